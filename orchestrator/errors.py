@@ -1,4 +1,7 @@
-"""Errors that end a command: each has an exit code and, if possible, a hint."""
+"""Errors that end a command: each has a key, an exit code and, if possible, a hint.
+
+The key stands for the meaning: programs and tests rely on it, while sentences may change.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,9 +12,10 @@ class OrchestratorError(Exception):
 
     exit_code: ClassVar[int] = 70
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, key: str = "", hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.key = key
         self.hint = hint
 
     def __str__(self) -> str:
@@ -97,7 +101,7 @@ class GitCommandError(RepositoryError):
     def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str) -> None:
         ended = "it was killed, for example at its time limit"
         said = stderr.strip() or (f"exit code {exit_code}" if exit_code >= 0 else ended)
-        super().__init__(f"`git {arguments[0]}` failed: {said}")
+        super().__init__(f"`git {arguments[0]}` failed: {said}", key="git.failed")
         self.returncode = exit_code
         self.stderr = stderr
 
@@ -110,10 +114,12 @@ MOST_MISTAKES = 50
 """Maximum number of problems that an error lists."""
 
 
-def mistakes(problems: Sequence[str], hint: str, what: str = "configuration") -> ConfigError:
+def mistakes(
+    problems: Sequence[str], hint: str, what: str = "configuration", *, key: str = ""
+) -> ConfigError:
     """Return a single error that lists all problems, up to a maximum number."""
     if len(problems) == 1:
-        return ConfigError(problems[0], hint=hint)
+        return ConfigError(problems[0], key=key, hint=hint)
     more = [f"and {len(problems) - MOST_MISTAKES} more"] if len(problems) > MOST_MISTAKES else []
     lines = "".join(f"\n  {problem}" for problem in [*problems[:MOST_MISTAKES], *more])
-    return ConfigError(f"{len(problems)} mistakes in the {what}:{lines}", hint=hint)
+    return ConfigError(f"{len(problems)} mistakes in the {what}:{lines}", key=key, hint=hint)

@@ -78,12 +78,14 @@ def load_agent(name: str) -> Agent:
     if not points:
         raise ConfigError(
             f"unknown agent program: `{name}`",
+            key="agent.unknown",
             hint=f"`--agent-cli` must be one of: {', '.join(sorted(offered.names))}",
         )
     if len(points) > 1:
         packages = sorted(map(_package, points.values()))
         raise ConfigError(
             f"more than one package has an adapter for `{name}`: {', '.join(packages)}",
+            key="adapter.ambiguous",
             hint="uninstall all but one of these packages",
         )
     ((value, point),) = points.items()

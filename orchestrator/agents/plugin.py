@@ -170,5 +170,6 @@ class ForeignAgent:
     def _defect(self, what: str) -> ConfigError:
         return ConfigError(
             as_line(f"the adapter for `{self.name}` is broken: {what}") or "",
+            key="adapter.broken",
             hint=f"report this to the authors of the package `{self._package}`, or remove it",
         )

@@ -58,6 +58,7 @@ def check_supported(config: ParallelConfig, agent: Agent) -> None:
             unsupported = unsupported.replace("`--tokens-per-worker`", "`--tokens-total`")
         raise ConfigError(
             f"`{agent.name}` does not support {unsupported}",
+            key="agent.option-unsupported",
             hint="remove the option, or choose another program with `--agent-cli`",
         )
 
@@ -81,6 +82,7 @@ def check_length(config: ParallelConfig, agent: Agent) -> None:
             raise ConfigError(
                 f"variable `{one_line(longest, limit=60)}` has {variables[longest]} bytes, "
                 f"but a program accepts {LONGEST_WORD} at most",
+                key="variable.too-long",
                 hint="pass the value in a file: `--secret NAME=@FILE`, `--copy FILE`, or a file "
                 "of a commit",
             )
@@ -89,6 +91,7 @@ def check_length(config: ParallelConfig, agent: Agent) -> None:
             raise ConfigError(
                 f"a task is too long: an argument of `{agent.name}` would have {max(words)} bytes, "
                 f"but a program accepts {LONGEST_WORD} at most",
+                key="task.too-long",
                 hint="put the text into a file of the repository, and name the file in the task",
             )
         # protection: length-of-command-line-limited
@@ -96,6 +99,7 @@ def check_length(config: ParallelConfig, agent: Agent) -> None:
             raise ConfigError(
                 f"a task and the variables have {sum(words) + sum(variables.values())} "
                 f"bytes together, but a program accepts {LONGEST_LINE} at most",
+                key="command-line.too-long",
                 hint="put the text into a file of the repository, and name the file in the task",
             )
 
@@ -124,6 +128,7 @@ def user_variables(
         if not is_text(value):
             raise ConfigError(
                 f"environment variable `{name}` is not UTF-8 text",
+                key="variable.encoding",
                 hint="workers would get the variable: set it to valid text, or unset it",
             )
     return found
@@ -151,6 +156,7 @@ def missing_keys(
     wants = ", ".join(f"{model} needs `{key}`" for model, key in needs.items())
     return AuthenticationError(
         f"no API key: {wants}",
+        key="api-key.missing",
         hint=f"`export {next(iter(needs.values()))}=...`, or pass the key with `--env-file "
         "FILE`; use `--api-base URL` for your own server",
     )

@@ -117,6 +117,7 @@ def readable_repositories(
         if len(token) < SHORTEST:
             raise ConfigError(
                 f"`--git-read`: variable `{variable}` is not set to a token",
+                key="git-token.missing",
                 hint=f"set `{variable}` to the token of the git host, or to `USER:TOKEN`",
             )
         yield Repository(url=url, key=token if ":" in token else f"{_GIT_USER}:{token}")
@@ -213,6 +214,7 @@ def _by_provider(given: Mapping[str, str], key_of_model: str | None) -> Keys:
     if not upstreams or not (key_of_model is None or api_base is not None):
         raise ConfigError(
             "`--keys broker`: the key of the worker's model is not set, or cannot be held",
+            key="broker.key-missing",
             hint=f"the broker can hold {', '.join(f'`{name}`' for name in _KEYS)}; with other "
             "keys, and with tokens of subscriptions, use `--keys env`",
         )
@@ -238,6 +240,7 @@ def _parts(url: str) -> tuple[str, str]:
         raise ConfigError(
             "`--keys broker`: the base URL of `--api-base`, or of a variable such as "
             "`OPENAI_BASE_URL`, cannot be used",
+            key="broker.base-url",
             hint="use a URL such as `https://HOST/v1`, without a password and without `?`; set "
             "the key in its own variable",
         )

@@ -83,7 +83,8 @@ class RecordedWorker:
             way = error.hint or "move it away"
             raise RepositoryError(
                 f"{self.path} is no longer the worker's worktree and was left alone: "
-                f"{error.message}: {way}"
+                f"{error.message}: {way}",
+                key="worktree.foreign",
             ) from error
 
     def is_half_shown(self, worktree: Worktree) -> bool:

@@ -39,7 +39,7 @@ def salvage(worker: RecordedWorker, repository: Repository, engine: ContainerEng
         workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
     collect(worker.state, request.redactor)
     if harvested.refused is not None:
-        raise HarvestRefusedError(harvested.refused)
+        raise HarvestRefusedError(harvested.refused, key="work.refused")
     discard_scratch(request, harvested)
 
 

@@ -166,9 +166,10 @@ def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> No
     known = sorted({spec.worker_id for record in records for spec in record.workers})
     missing = [str(number) for number in workers if number not in known]
     if missing:
-        numbers = ", ".join(str(number) for number in known) or "none"
         raise ConfigError(
-            f"there is no worker {', '.join(missing)}", hint=f"workers of past runs: {numbers}"
+            f"there is no worker {', '.join(missing)}",
+            key="worker.unknown",
+            hint=f"workers of past runs: {', '.join(map(str, known)) or 'none'}",
         )
 
 
@@ -322,7 +323,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     repository = job.repository
     with repository.lock():
         if not worker.still_owns_its_number(repository):
-            raise RepositoryError("another run now uses the worker's number")
+            raise RepositoryError("another run now uses the worker's number", key="worker.reused")
         # protection: directory-that-is-no-worktree-is-kept
         worker.open_worktree()
         tip = repository.commit_of(worker.spec.ref)
@@ -342,13 +343,15 @@ def _recover(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     if job.engine is None:
         raise RepositoryError(
             "the run ended unexpectedly, and the container engine does not answer: start the "
-            "engine, then repeat this command, which first recovers the run's work"
+            "engine, then repeat this command, which first recovers the run's work",
+            key="recovery.no-engine",
         )
     # protection: container-is-removed-before-its-files-are-read
     if occupied:
         raise RepositoryError(
             "the run ended unexpectedly, and the worker's container could not be removed: remove "
-            "it with `docker rm -f`, then repeat this command, which recovers the work"
+            "it with `docker rm -f`, then repeat this command, which recovers the work",
+            key="recovery.container-left",
         )
     if job.dry_run:
         return "the run died; its work would be committed before the removal"
@@ -372,14 +375,17 @@ def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> 
         if "locked working tree" in error.stderr:
             raise RepositoryError(
                 f"the worktree {worker.path} is locked and its directory is gone: "
-                f"`git worktree unlock {worker.path}` allows its removal"
+                f"`git worktree unlock {worker.path}` allows its removal",
+                key="worktree.locked",
             ) from error
     if tip is None:
         return
     elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.spec.ref)
     # protection: branch-checked-out-elsewhere-is-kept
     if elsewhere:
-        raise RepositoryError(f"branch `{worker.spec.branch}` is checked out in {elsewhere}")
+        raise RepositoryError(
+            f"branch `{worker.spec.branch}` is checked out in {elsewhere}", key="branch.checked-out"
+        )
     repository.drop_branch(worker.spec.branch, at=tip)
 
 

@@ -82,6 +82,7 @@ def _choose(
     if wanted and len({run for run, _, _ in backups}) > 1:
         raise ConfigError(
             f"`{run_id}` is the beginning of more than one run's id",
+            key="run.ambiguous",
             hint="write more characters of the id: `orchestrator ls --all` lists the runs",
         )
     chosen = {
@@ -98,7 +99,7 @@ def _choose(
                 "commits of the worker that were not on its branch are kept: `git branch "
                 f"NAME {kept[0]}`"
             )
-        raise ConfigError(f"there is no backup of {what}", hint=hint)
+        raise ConfigError(f"there is no backup of {what}", key="backup.missing", hint=hint)
     return dict(sorted(chosen.items()))
 
 
@@ -113,6 +114,7 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
     if taken:
         raise ConfigError(
             f"worker {taken[0]} belongs to run {live[taken[0]]}, which is live",
+            key="worker.live",
             hint="restore the worker after that run has ended and was cleaned up",
         )
     owned = owners(repository)
@@ -132,7 +134,9 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
     if problems:
         numbers = " ".join(str(number) for number, found in ways.items() if found)
         raise ConfigError(
-            "; ".join(problems), hint=f"clean up first: `orchestrator parallel-cleanup {numbers}`"
+            "; ".join(problems),
+            key="restore.blocked",
+            hint=f"clean up first: `orchestrator parallel-cleanup {numbers}`",
         )
 
 

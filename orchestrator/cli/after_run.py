@@ -55,7 +55,8 @@ class LandRun:
         """
         if how not in _WAYS:
             raise ConfigError(
-                f"option `--land` is `{one_line(how)}`: must be one of {', '.join(_WAYS)}"
+                f"option `--land` is `{one_line(how)}`: must be one of {', '.join(_WAYS)}",
+                key="option.invalid",
             )
         checks = require_checks(config, "`--land queue`") if how == "queue" else ()
         check_ahead(repository)
@@ -121,6 +122,7 @@ class PickBest:
             raise ConfigError(
                 f"`--pick` chooses between workers with the same task, and there are {number} "
                 "tasks",
+                key="pick.tasks-differ",
                 hint="without `--pick`: `orchestrator merge --queue` merges work on several tasks",
             )
         checks = require_checks(config, "`--pick`")

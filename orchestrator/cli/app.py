@@ -164,7 +164,7 @@ class LazyGroup(TyperGroup):
         hint = (
             f"did you mean `{close[0]}`?" if close else f"run `{self.path} --help` for the commands"
         )
-        return ConfigError(f"unknown command: `{name}`", hint=hint)
+        return ConfigError(f"unknown command: `{name}`", key="command.unknown", hint=hint)
 
 
 def _load(command: _Command) -> Any:  # noqa: ANN401
@@ -286,6 +286,7 @@ def _check_arguments(arguments: Sequence[str]) -> None:
             shown = one_line(argument, limit=60)
             raise ConfigError(
                 f"argument {number} of the command{after} is not UTF-8 text: `{shown}`",
+                key="argument.encoding",
                 hint="write the argument in UTF-8; if it names a file, rename the file",
             )
 
@@ -313,7 +314,13 @@ def _report(error: Exception) -> int:
         tell_error(*_permission_problem(Path(os.fsdecode(error.filename)), error))
         return ConfigError.exit_code
     if isinstance(error, FileNotFoundError) and _is_nowhere():
-        tell_failure(RepositoryError("the current directory was removed", hint="change to another"))
+        tell_failure(
+            RepositoryError(
+                "the current directory was removed",
+                key="directory.removed",
+                hint="change to another",
+            )
+        )
         return RepositoryError.exit_code
     what = (split_lines(str(error)) or [""])[0]
     tell_error(

@@ -25,7 +25,10 @@ def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
     idle = list(without_effect(given, configs))
     if idle:
         raise mistakes(
-            idle, "add one of the required options, or remove the option", "command line"
+            idle,
+            "add one of the required options, or remove the option",
+            "command line",
+            key="option.incomplete",
         )
 
 
@@ -52,6 +55,7 @@ def require_checks(config: ParallelConfig, what: str) -> tuple[str, ...]:
     if not checks:
         raise ConfigError(
             f"{what} needs a check",
+            key="check.missing",
             hint="name a command that must succeed: `--check 'make test'`",
         )
     return checks

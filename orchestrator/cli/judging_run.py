@@ -113,6 +113,7 @@ def _read_hidden(
     if network != "none":
         raise ConfigError(
             f"`--hidden` requires checks without a network, and `check_network` is `{network}`",
+            key="hidden-tests.network",
             hint="set `check_network: none`: over a network, a candidate's code could send the "
             "hidden files away",
         )
@@ -142,7 +143,7 @@ def evaluate(
     check_pick(options.pick)
     if given_rounds and "first" not in given_rounds:
         option = "--learn" if "learn" in given_rounds else "--until"
-        raise ConfigError(f"`{option}` requires `--first`")
+        raise ConfigError(f"`{option}` requires `--first`", key="option.incomplete")
     rounds = read_request(Rounds, given_rounds)
     reports = Reports.from_options(
         options.report, quiet=options.quiet, artifacts=options.artifacts, junit=options.junit
@@ -195,7 +196,7 @@ def _candidates(
 ) -> ParallelConfig:
     """Return the settings of a run in which each worker is a candidate."""
     if not task.strip():
-        raise ConfigError("argument TASK must not be empty")
+        raise ConfigError("argument TASK must not be empty", key="task.empty")
     settings = {**given, "tasks": (task,), "env_file": tuple(options.env_file or ())}
     number = options.number
     if number is None and "models" not in given:

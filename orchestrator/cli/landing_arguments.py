@@ -32,10 +32,11 @@ def run_and_workers(words: list[str] | None) -> tuple[str | None, tuple[int, ...
         shown = f"`{one_line(runs[0])}` and `{one_line(runs[1])}`"
         raise ConfigError(
             f"{shown} are not numbers of workers, and only one run can be named",
+            key="argument.invalid",
             hint="name a run and workers: `20260102-030405-abcdef 1 2`",
         )
     if any(int(number) == 0 for number in numbers):
-        raise ConfigError("there is no worker 0: workers are numbered from 1")
+        raise ConfigError("there is no worker 0: workers are numbered from 1", key="worker.unknown")
     return (runs[0] if runs else None), tuple(dict.fromkeys(int(number) for number in numbers))
 
 

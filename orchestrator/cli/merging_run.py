@@ -66,6 +66,7 @@ def with_agent(
     if config.agent_cli == "shell" and task is None:
         raise ConfigError(
             "`--agent-cli shell` runs commands, and no agent that could resolve a conflict",
+            key="agent.unsuitable",
             hint="name an agent program with `--agent-cli`, or a command with `--resolver-task`",
         )
     return replace(request, agent=config)

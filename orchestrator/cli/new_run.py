@@ -43,6 +43,7 @@ def run_tasks(positional: str | None, given: GivenSettings, run: RunOptions) -> 
         if not positional.strip():
             raise ConfigError(
                 "argument TASK must not be empty",
+                key="task.empty",
                 hint="write the task in quotes, or pass tasks only with `--task`",
             )
         given = {**given, "tasks": (positional, *given.get("tasks", ()))}
@@ -64,7 +65,7 @@ def with_next_step(config: ParallelConfig, run: Options) -> Options:
     if run.pick is None and run.land is None:
         return run
     if run.pick is not None and run.land is not None:
-        raise ConfigError("`--pick` and `--land` cannot be used together")
+        raise ConfigError("`--pick` and `--land` cannot be used together", key="option.conflict")
     return replace(run, next_step=_next_step(config, run))
 
 
@@ -144,21 +145,25 @@ def _check_combination(run: RunOptions) -> None:
     if run.dry_run and run.detach:
         raise ConfigError(
             "`--dry-run` and `--detach` cannot be used together",
+            key="option.conflict",
             hint="remove one of the two options",
         )
     if run.report and (run.dry_run or run.detach):
         raise ConfigError(
             "`--report` cannot be used with `--dry-run` or `--detach`",
+            key="option.conflict",
             hint="after the run's end: `orchestrator report RUN --report FORMAT=FILE`",
         )
     if run.events and (run.dry_run or run.detach):
         raise ConfigError(
             "`--events` cannot be used with `--dry-run` or `--detach`",
+            key="option.conflict",
             hint="follow a run in the background with `orchestrator events -f`",
         )
     if run.timings and (run.dry_run or run.detach):
         raise ConfigError(
             "`--timings` cannot be used with `--dry-run` or `--detach`",
+            key="option.conflict",
             hint="remove `--timings`, or the other option",
         )
     if run.next_step and (run.dry_run or run.detach or run.events or run.summary):
@@ -166,11 +171,13 @@ def _check_combination(run: RunOptions) -> None:
         raise ConfigError(
             f"`{'--pick' if run.pick else '--land'}` cannot be used with `--dry-run`, `--detach`, "
             "`--events` or `--summary`",
+            key="option.conflict",
             hint=f"after the run's end: {hint if run.pick else '`orchestrator merge`'}",
         )
     if run.summary and (run.json or run.dry_run or run.detach):
         raise ConfigError(
             "`--summary` cannot be used with `--json`, `--dry-run` or `--detach`",
+            key="option.conflict",
             hint="remove one of the two options",
         )
 

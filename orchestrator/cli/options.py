@@ -154,6 +154,7 @@ class OutputOptions:
         if self.timings and (self.json or self.summary):
             raise ConfigError(
                 "`--timings` cannot be used with `--json` or `--summary`",
+                key="option.conflict",
                 hint="remove `--timings`; the output of `--json` has timings already",
             )
 
@@ -173,6 +174,7 @@ class ReportedOutput(OutputOptions):
         if self.events and (self.json or self.timings or self.summary):
             raise ConfigError(
                 "`--events` cannot be used with `--json`, `--timings` or `--summary`",
+                key="option.conflict",
                 hint="the last event, `run_done`, has the whole result",
             )
 
@@ -244,6 +246,7 @@ def optional_packages(what: str, extra: str, packages: Collection[str]) -> Itera
             raise
         raise ConfigError(
             f"{what} is not installed: the package `{error.name}` is missing",
+            key="extra.missing",
             hint=f"install the extra `{extra}`: `pip install 'worktree-orchestrator[{extra}]'`",
         ) from error
 
@@ -344,6 +347,7 @@ def _collect_options(rows: Collection[OptionRow], given: Mapping[str, Any]) -> G
         if len(values) > 1:
             raise ConfigError(
                 f"`{row.former}` is the former name of `{row.flag}`; both were given",
+                key="option.conflict",
                 hint="remove one of the two options",
             )
         if values:

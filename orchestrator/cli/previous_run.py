@@ -34,12 +34,14 @@ def earlier_run(named: str) -> RunRecord:
     if record is None or record.workflow is None:
         raise ConfigError(
             f"`--after`: run {named} has no record of a workflow",
+            key="workflow.unrecorded",
             hint="`orchestrator ls --all` lists the runs",
         )
     # protection: continuing-from-live-run-refused
     if directory.is_live():
         raise ConfigError(
             f"run {directory.run_id} is still running: its tasks would run twice",
+            key="run.live",
             hint=f"wait for the run's end: `orchestrator wait {directory.run_id}`",
         )
     return record
@@ -57,7 +59,9 @@ def with_earlier_base(
     """
     if base_given:
         if config.isolation.history == "shallow":
-            raise ConfigError("`--after` with `--base` requires `history: full`")
+            raise ConfigError(
+                "`--after` with `--base` requires `history: full`", key="option.incomplete"
+            )
         return config
     head = Repository(Path.cwd()).resolve("HEAD")
     if head != earlier.base and not config.include_uncommitted:
@@ -101,6 +105,7 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
     if len(over) == len(workflow.tasks):
         raise ConfigError(
             f"all tasks of the workflow succeeded in run {earlier.run_id}: no task is left to run",
+            key="workflow.done",
             hint=f"`--after` keeps the base {earlier.base[:12]} of that run; leave it out to "
             "start from a newer commit",
         )
@@ -149,6 +154,7 @@ class _Earlier:
             except OrchestratorError as error:
                 raise ConfigError(
                     f"the result of task `{name}` in run {done[name].run_id} was removed",
+                    key="result.missing",
                     hint=f"use `--from {name}` to run the task again",
                 ) from error
 

@@ -115,6 +115,7 @@ def check_junit(targets: list[Target], junit: list[str] | None) -> None:
     if junit and all(target.format != "junit" for target in targets):
         raise ConfigError(
             "`--junit` names files for the JUnit report, which was not requested",
+            key="option.incomplete",
             hint="add `--report junit=FILE`",
         )
 
@@ -130,10 +131,13 @@ def check_artifacts(directory: Path) -> None:
         if not taken:
             check_output(directory / "files")
     except OSError as error:
-        raise ConfigError(f"cannot write to {directory}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot write to {directory}: {error.strerror}", key="directory.unwritable"
+        ) from error
     if taken:
         raise ConfigError(
             f"the directory for artifacts is not empty: {directory}",
+            key="directory.occupied",
             hint="remove it, so that no file of an earlier run stays, or name another directory",
         )
 
@@ -164,6 +168,7 @@ def _parse(text: str) -> Target:
     if target.path is None and target.format not in SYSTEMS:
         raise ConfigError(
             f"option `--report {target.format}` needs a file: stdout has the result",
+            key="report.stdout",
             hint=f"write `--report {target.format}=FILE`",
         )
     return target

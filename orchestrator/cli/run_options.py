@@ -131,7 +131,9 @@ def check_pick(value: str | None) -> None:
         ConfigError: The value is not `auto`.
     """
     if value not in (None, "auto"):
-        raise ConfigError(f"option `--pick` is `{one_line(value or '')}`: must be `auto`")
+        raise ConfigError(
+            f"option `--pick` is `{one_line(value or '')}`: must be `auto`", key="option.invalid"
+        )
 
 
 def one_at_a_time(given: GivenSettings, run: SeveralRunOptions) -> GivenSettings:
@@ -145,6 +147,7 @@ def one_at_a_time(given: GivenSettings, run: SeveralRunOptions) -> GivenSettings
     if given.get("workers") not in (None, "1"):
         raise ConfigError(
             "`--no-parallel` and `--workers` cannot be used together",
+            key="option.conflict",
             hint="`--no-parallel` is the same as `--workers 1`",
         )
     return {**given, "workers": "1"}

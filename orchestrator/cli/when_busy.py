@@ -37,6 +37,7 @@ def turn(run: RunOptions) -> Iterator[None]:
     if asked not in (START, WAIT, LEAVE):
         raise ConfigError(
             "`--when-busy` must be `start`, `wait` or `leave`",
+            key="option.invalid",
             hint="`start` is the default",
         )
     if asked == START or run.dry_run:

@@ -17,7 +17,9 @@ def variables(given: Sequence[str]) -> dict[str, str]:
         name, equals, value = entry.partition("=")
         if not name or not equals:
             shown = one_line(entry, limit=60)
-            raise ConfigError(f"option `--var` is `{shown}`: must be `NAME=VALUE`")
+            raise ConfigError(
+                f"option `--var` is `{shown}`: must be `NAME=VALUE`", key="option.invalid"
+            )
         values[name] = value
     return values
 
@@ -31,7 +33,9 @@ def select_part(reading: Reading, only_: Sequence[str], from_: Sequence[str]) ->
         from_: Ids of the tasks given with `--from`.
     """
     if only_ and from_:
-        raise ConfigError("options `--only` and `--from` cannot be used together")
+        raise ConfigError(
+            "options `--only` and `--from` cannot be used together", key="option.conflict"
+        )
     if not only_ and not from_:
         return reading
     part = only(reading.workflow, only_) if only_ else starting_at(reading.workflow, from_)

@@ -95,6 +95,7 @@ def _check_networks(settings: Settings, workflow: Workflow) -> None:
                     raise ConfigError(
                         f"{setting.label} is `{setting.value}`, but `policy.constraints.privacy` "
                         "of the workflow is `private`",
+                        key="privacy.violated",
                         hint="remove the setting, or `privacy: private` from the workflow",
                     )
 
@@ -125,7 +126,7 @@ def _check_bounds(
             text = f"{place}: `{key}` of task `{name}`{is_text}, but {bound.reason(field)}"
             problems.setdefault((name, key), one_line(text, limit=400))
     if problems:
-        raise mistakes([*problems.values()], WIDER_HINT, "workflow")
+        raise mistakes([*problems.values()], WIDER_HINT, "workflow", key="limits.widened")
 
 
 def _waves(
@@ -151,6 +152,7 @@ def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
             raise ConfigError(
                 f"{setting.label} is only for `orchestrator parallel`: a workflow has its own "
                 f"{name}",
+                key="setting.unsuitable",
                 hint=f"{instead}, or use another file with `--config`",
             )
     return settings

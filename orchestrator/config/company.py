@@ -106,10 +106,13 @@ class Company:
             with self.ca.open("rb") as file:
                 own = file.read(_LARGEST + 1)
         except OSError as error:
-            raise ConfigError(f"`--company ca={self.ca}`: {error.strerror}") from error
+            raise ConfigError(
+                f"`--company ca={self.ca}`: {error.strerror}", key="company.certificate"
+            ) from error
         if b"-----BEGIN CERTIFICATE-----" not in own or len(own) > _LARGEST:
             raise ConfigError(
                 f"`--company ca={self.ca}`: the file has no certificate, or more than 4 MiB",
+                key="company.certificate",
                 hint="name a file with certificates in PEM format",
             )
         known = _OWN_BUNDLE.read_bytes() if _OWN_BUNDLE.is_file() else b""
@@ -124,5 +127,6 @@ class Company:
         except ValueError as error:
             raise ConfigError(
                 f"`--company {name}={value}`: variable `{value}` is not set to a URL",
+                key="company.url",
                 hint=f"set `{value}` to a URL such as `https://USER:TOKEN@HOST/PATH`",
             ) from error

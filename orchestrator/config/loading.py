@@ -161,13 +161,13 @@ def load_settings(
         problems.append("no task was given")
         hint = _TASK_HINT
     if problems:
-        raise mistakes(problems, hint)
+        raise mistakes(problems, hint, key="configuration.invalid")
     # protection: discovered-file-is-restricted
     config = _merge(layers) if named else _merge_found_file(layers, path)
     # protection: no-file-beyond-preset-that-was-typed
     wider = _beyond_presets(config, layers)
     if wider:
-        raise mistakes(wider, WIDER_HINT)
+        raise mistakes(wider, WIDER_HINT, key="limits.widened")
     settings = Settings(config=config, layers=layers)
     given = settings.settings_of(_WORKERS)
     if not (given and isinstance(given[-1].value, _Auto)):
@@ -269,7 +269,7 @@ def _merge_found_file(layers: Layers, path: Path | None) -> ParallelConfig:
     """Merge settings; refuse those of a found file that loosen isolation or raise limits."""
     problems = _loosening_problems(layers)
     if problems:
-        raise mistakes(problems, NAME_IT.format(path))
+        raise mistakes(problems, NAME_IT.format(path), key="configuration.untrusted")
     general, of_program, *stronger = layers
     closed = stages_to_close([*general, *of_program], [s for layer in stronger for s in layer])
     # protection: commands-of-discovered-file-are-confined
@@ -320,7 +320,7 @@ def _merge(layers: Layers) -> ParallelConfig:
         return merge(layers if _any_task(layers) else (_SOME_TASK, *layers))
     except ValidationError as error:
         problems = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
-        raise mistakes(problems, _CONTRADICTION_HINT) from error
+        raise mistakes(problems, _CONTRADICTION_HINT, key="settings.conflict") from error
 
 
 def check_contradictions(config: ParallelConfig) -> None:
@@ -333,4 +333,4 @@ def check_contradictions(config: ParallelConfig) -> None:
         ParallelConfig.model_validate(dict(config))
     except ValidationError as error:
         problem = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(problem, hint=_CONTRADICTION_HINT) from error
+        raise ConfigError(problem, key="settings.conflict", hint=_CONTRADICTION_HINT) from error

@@ -52,7 +52,7 @@ def read_request(kind: type[Request], given: Mapping[str, object]) -> Request:
         return kind(**given)
     except ValidationError as error:
         problems = [_problem(kind, found) for found in error.errors()]
-        raise mistakes(problems, _HINT, "options") from error
+        raise mistakes(problems, _HINT, "options", key="option.invalid") from error
 
 
 def _problem(kind: type, found: ErrorDetails) -> str:

@@ -136,7 +136,9 @@ def load_engine(name: str, address: str = "") -> "Engine":
     offered = installed_engines()
     if name not in offered:
         raise ConfigError(
-            f"unknown engine: `{name}`", hint=f"installed engines: {', '.join(sorted(offered))}"
+            f"unknown engine: `{name}`",
+            key="engine.unknown",
+            hint=f"installed engines: {', '.join(sorted(offered))}",
         )
     create = offered[name].load()
     engine: Engine = create(address) if address else create()
@@ -173,9 +175,10 @@ def engine_of_run(used: "RunEngine | None") -> "Engine":
         engine.close()
         problem = ConfigError(
             f"the run was started with another engine: {used.version} at `{used.address}`",
+            key="engine.other",
             hint="set `DOCKER_HOST` to the address of that engine",
         )
-    raise problem or EngineUnavailableError("no engine can be reached")
+    raise problem or EngineUnavailableError("no engine can be reached", key="engine.unreachable")
 
 
 @contextmanager

@@ -46,6 +46,7 @@ def check_runtime(runtime: str | None, *, without: str = "`--network none`") -> 
         raise UnsupportedError(
             f"runtime `{runtime}` is not supported with a network: the packet filter is known to "
             f"work only with {', '.join(sorted(_FILTERED))}",
+            key="runtime.no-filter",
             hint=f"use {without}; `orchestrator doctor` lists the engine's runtimes",
         )
 
@@ -64,6 +65,7 @@ def check_shared_network(runtime: str | None) -> None:
     if not _is_filtered(runtime):
         raise UnsupportedError(
             f"with runtime `{runtime}`, a worker cannot share a network with its services",
+            key="runtime.services",
             hint="remove either `runtime` or the services",
         )
 
@@ -81,6 +83,7 @@ def check_allow(configs: Sequence[ParallelConfig]) -> None:
     if allowed and all(config.networks == {"none"} for config in configs):
         raise ConfigError(
             "`--allow` names a host, but no worker has a network: `network` is `none`",
+            key="allow.no-network",
             hint="remove `--allow`, or use `--network allowlist` or `--network open`",
         )
     for config in configs:
@@ -89,6 +92,7 @@ def check_allow(configs: Sequence[ParallelConfig]) -> None:
             raise ConfigError(
                 "`--company proxy=` needs `--network open`: a proxy would connect workers to hosts "
                 "that are not on their list",
+                key="company.proxy",
                 hint="with an allow-list, use `--company pip=URL` and the like for mirrors; the "
                 "gateway connects directly",
             )
@@ -101,6 +105,7 @@ def _check_stage(stage: str, found: Sequence[Access]) -> None:
     if found and all(access.network == "none" for access in found):
         raise ConfigError(
             f"`--{stage}-allow` names a host, but `{stage}_network` is `none`",
+            key="allow.no-network",
             hint=f"remove `--{stage}-allow`, or use `--{stage}-network allowlist`",
         )
 
@@ -192,6 +197,7 @@ def _egress(
     if not hosts and needs_hosts and not learn:
         raise ConfigError(
             "the network is `allowlist`, but the list of allowed hosts is empty",
+            key="allow.empty",
             hint="name each host that workers need: `--allow HOST`; or use `--network none`",
         )
     ports = sorted({host.port for host in hosts if host.name == HOST})
@@ -219,7 +225,9 @@ def check_gateways(
     """
     if not features.gateways and config.isolation.keys == "broker":
         raise UnsupportedError(
-            "this engine cannot connect workers to a credential broker", hint="use `--keys env`"
+            "this engine cannot connect workers to a credential broker",
+            key="broker.unsupported",
+            hint="use `--keys env`",
         )
     if not features.gateways and any(
         stage_egress.hosts is not None for stage_egress in egress.values()
@@ -227,6 +235,7 @@ def check_gateways(
         raise UnsupportedError(
             "this engine has no gateways, which are needed for allow-lists, and for published "
             "ports without an open network",
+            key="gateway.unsupported",
             hint="use `--network open`, or `--network none` without `--ports`",
         )
 
@@ -266,6 +275,7 @@ def _resolve(request: str) -> list[Destination]:
     if request.startswith(SIGN):
         raise ConfigError(
             f"`--allow`: `{request}` is a set of hosts, which needs `--network allowlist`",
+            key="allow-set.no-allowlist",
             hint="with `--network open`, public hosts are reached without `--allow`",
         )
     host, port = _split(request)
@@ -274,6 +284,7 @@ def _resolve(request: str) -> list[Destination]:
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"`--allow`: cannot resolve `{host}`",
+            key="allow.unresolvable",
             hint="use a name, an IPv4 address or network, or `host.docker.internal`, each "
             "with or without `:PORT`",
         ) from error
@@ -284,7 +295,11 @@ def _split(request: str) -> tuple[str, int | None]:
     if not colon:
         return request, None
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ConfigError(f"`--allow`: invalid port: `{port}`", hint="example: `--allow HOST:8080`")
+        raise ConfigError(
+            f"`--allow`: invalid port: `{port}`",
+            key="allow.invalid",
+            hint="example: `--allow HOST:8080`",
+        )
     return host, int(port)
 
 

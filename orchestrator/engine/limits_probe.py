@@ -91,7 +91,8 @@ def probe_limits(
         answer = _read(container, may_be_empty=status.oom_killed)
     except TimeoutError as error:
         raise EngineError(
-            f"cannot test the limits of containers: no answer within {_TIMEOUT:g} s"
+            f"cannot test the limits of containers: no answer within {_TIMEOUT:g} s",
+            key="limits-probe.timeout",
         ) from error
     finally:
         container.remove()
@@ -139,6 +140,7 @@ def _read(container: Container, *, may_be_empty: bool) -> _Answer:
     except (ValueError, TypeError, RecursionError) as error:
         raise EngineError(
             "cannot test the limits of containers: the container did not answer as expected",
+            key="limits-probe.failed",
             hint="build the base image again with `orchestrator image build`",
         ) from error
 

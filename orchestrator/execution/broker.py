@@ -155,6 +155,7 @@ class RunBroker:
                 sidecar.remove()
                 raise EngineError(
                     f"the credential broker {problem}",
+                    key="broker.failed",
                     hint="rebuild the broker's image: `orchestrator image build --agent broker`",
                 )
             time.sleep(_PAUSE)

@@ -165,5 +165,6 @@ def create(place: Place, step: str, start: Start, ports: WorkerPorts) -> Contain
             ports.move()
     raise PortTakenError(
         f"the worker's ports cannot be published: {_PORT_ATTEMPTS} times in a row, other programs "
-        "took the free ports that were chosen"
+        "took the free ports that were chosen",
+        key="port.taken",
     )

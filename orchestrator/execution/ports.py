@@ -96,6 +96,7 @@ class PortBlocks:
                 block.lock.close()
         raise EngineError(
             f"no {SIZE} adjacent ports are free for the worker: other programs or workers use them",
+            key="ports.exhausted",
             hint="end other runs (`orchestrator ls`), or find listening programs with `ss -ltn`",
         )
 
@@ -158,7 +159,7 @@ def _reserve(first: int) -> _Block | None:
     try:
         lock = reserve_name(f"orchestrator-ports-{first}")
     except OSError as error:
-        raise EngineError(f"cannot reserve ports: {error.strerror}") from error
+        raise EngineError(f"cannot reserve ports: {error.strerror}", key="ports.failed") from error
     return None if lock is None else _Block(first, lock)
 
 

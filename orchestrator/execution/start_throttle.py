@@ -115,4 +115,4 @@ class StartThrottle:
 
 def _check(is_cancelled: Callable[[], bool]) -> None:
     if is_cancelled():
-        raise StartCancelledError("the start was cancelled")
+        raise StartCancelledError("the start was cancelled", key="start.cancelled")

@@ -11,18 +11,8 @@ from datetime import UTC, datetime
 
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.protocol import Container, ContainerState, ExitStatus
-from orchestrator.errors import (
-    EngineError,
-    EngineUnavailableError,
-    OrchestratorError,
-)
-from orchestrator.events import (
-    Emit,
-    Intervention,
-    WorkerStage,
-    WorkerStarted,
-    WorkerStopping,
-)
+from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.events import Emit, Intervention, WorkerStage, WorkerStarted, WorkerStopping
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.launch import ContainerLimits, RunningContainer
 from orchestrator.execution.limits import LimitMeter, limits_hit, lost_network
@@ -258,13 +248,17 @@ class _Watch:
         if was_over and code != 0:
             raise EngineError(
                 "the engine was not reachable for a time, and the container ended with exit "
-                f"code {code}"
+                f"code {code}",
+                key="container.unobserved",
             )
 
     def _find_again(self) -> None:
         again = self.container.again()
         if again is None:
-            raise EngineError("the worker's container no longer exists: another program removed it")
+            raise EngineError(
+                "the worker's container no longer exists: another program removed it",
+                key="container.removed",
+            )
         self.container = again
         self.log.restart()
 
@@ -404,5 +398,6 @@ class _Watch:
         self.container.kill("SIGKILL")
         if not self._ended.wait(_DEATH):
             self.error = EngineError(
-                f"the worker's container still runs {_DEATH:.0f} s after SIGKILL"
+                f"the worker's container still runs {_DEATH:.0f} s after SIGKILL",
+                key="container.unkillable",
             )

@@ -56,6 +56,7 @@ class HostSets:
             known = ", ".join(f"`{SIGN}{set_name}`" for set_name in self.names())
             raise ConfigError(
                 f"`--allow`: there is no set `{SIGN}{one_line(name, limit=60)}`",
+                key="allow-set.unknown",
                 hint=f"sets: {known}; `allow_sets` in a configuration file defines others",
             )
         found = self.remotes() if name == GIT else TOOLS[name](self.machine)
@@ -78,19 +79,22 @@ class HostSets:
             if not members:
                 raise ConfigError(
                     f"`--allow`: the set of hosts `{SIGN}{name}` is empty on this machine",
+                    key="allow-set.empty",
                     hint=_HINTS.get(name, "configure its tool, or name each host: `--allow HOST`; "
                                           "`orchestrator network sets` shows all sets"),
                 )  # fmt: skip
             for member in members:
                 if member.entry.startswith(SIGN):
                     raise ConfigError(
-                        f"`{SIGN}{name}`: a set cannot contain the set `{member.entry}`"
+                        f"`{SIGN}{name}`: a set cannot contain the set `{member.entry}`",
+                        key="allow-set.nested",
                     )
                 try:
                     yield parse_host(f"{member.entry}{equals}{network}")
                 except ConfigError as error:
                     raise ConfigError(
                         f"`{SIGN}{name}`, from {member.source}: {error.message}",
+                        key="allow-set.invalid",
                         hint="name the hosts that workers need in place of the set",
                     ) from error
 

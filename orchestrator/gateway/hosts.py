@@ -69,10 +69,14 @@ def check_hosts(hosts: Iterable[AllowedHost], *, learn: bool = False) -> tuple[A
     if len(found) > MOST_HOSTS or sum(len(host.name) for host in found) > _LONGEST_NAMES:
         raise ConfigError(
             f"the list of allowed hosts has more than {MOST_HOSTS} entries, or more than "
-            f"{_LONGEST_NAMES} characters"
+            f"{_LONGEST_NAMES} characters",
+            key="allow.too-long",
         )
     if len({host.port for host in found}) > MOST_PORTS:
-        raise ConfigError(f"the list of allowed hosts has more than {MOST_PORTS} different ports")
+        raise ConfigError(
+            f"the list of allowed hosts has more than {MOST_PORTS} different ports",
+            key="allow.too-many-ports",
+        )
     public = (_PUBLIC_HTTP, _PUBLIC_TLS) if learn else ()
     plain = {host.port: host.name for host in (*found, *public) if host.plain}
     for host in (*found, *public):
@@ -80,6 +84,7 @@ def check_hosts(hosts: Iterable[AllowedHost], *, learn: bool = False) -> tuple[A
             raise ConfigError(
                 f"port {host.port} cannot speak HTTP for `{plain[host.port]}` and TLS for "
                 f"`{host.name}`",
+                key="allow.protocol",
                 hint="an entry `http://HOST:PORT` means HTTP; `HOST:PORT` means TLS, except for "
                 "port 80",
             )
@@ -136,6 +141,7 @@ def host_of_url(url: str) -> AllowedHost | None:
         raise ConfigError(
             f"the host `{one_line(parts.hostname, limit=100)}` in the base URL of the model's API "
             "is not a full host name: a worker's gateway forwards connections to named hosts only",
+            key="api-base.host",
             hint=f"use the full name of the host; `{DOCKER_HOST}` is this machine",
         ) from error
 
@@ -162,4 +168,4 @@ def _network(entry: str, text: str) -> str:
 
 
 def _invalid(entry: str, why: str) -> ConfigError:
-    return ConfigError(f"`--allow`: `{entry}`: {why}", hint=_HINT)
+    return ConfigError(f"`--allow`: `{entry}`: {why}", key="allow.invalid", hint=_HINT)

@@ -26,7 +26,7 @@ from orchestrator.errors import (
     RepositoryError,
 )
 from orchestrator.git.defaults import CONFIG, ENVIRONMENT, KEPT
-from orchestrator.git.failures import no_work_tree
+from orchestrator.git.failures import excerpt, no_work_tree
 from orchestrator.git.limits import UNTRUSTED, Limits, creating_for
 from orchestrator.text.sanitize import is_text, one_line
 
@@ -35,8 +35,6 @@ TIMEOUT = 600.0
 """Default timeout of a git command, in seconds."""
 MOST_OUTPUT = 64 * 1024**2
 """Maximum size in bytes of the output of a git command that runs with resource limits."""
-_MOST_SAID = 8 * 1024
-"""Number of bytes that are kept of both the beginning and the end of an error output."""
 LONGEST_RECORD = 16 * 1024
 """Maximum bytes of a record in git's output; a path that can be checked out has at most 4096."""
 _PIECE = 64 * 1024
@@ -314,12 +312,16 @@ class Git:
             )
         except FileNotFoundError as error:
             if self._cwd is not None and not self._cwd.exists():
-                raise RepositoryError(f"the directory {self._cwd} does not exist") from error
+                raise RepositoryError(
+                    f"the directory {self._cwd} does not exist", key="directory.missing"
+                ) from error
             raise RepositoryError(
-                "git is not installed", hint="install git: `apt-get install git`"
+                "git is not installed", key="git.missing", hint="install git: `apt-get install git`"
             ) from error
         except subprocess.TimeoutExpired as error:
-            raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout:g} s") from error
+            raise RepositoryError(
+                f"`git {arguments[0]}` took longer than {timeout:g} s", key="git.timeout"
+            ) from error
 
 
 def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
@@ -334,25 +336,16 @@ def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
         yield from whole
         if len(rest) > LONGEST_RECORD:
             raise OutputTooLongError(
-                f"git printed a path or line of more than {LONGEST_RECORD} bytes"
+                f"git printed a path or line of more than {LONGEST_RECORD} bytes",
+                key="git.output-too-long",
             )
-
-
-def excerpt(said: IO[bytes]) -> str:
-    """Return the beginning and the end of a long error output."""
-    size = said.seek(0, os.SEEK_END)
-    said.seek(0)
-    # protection: stored-error-output-limited
-    words = said.read(_MOST_SAID)
-    if size > 2 * _MOST_SAID:
-        said.seek(size - _MOST_SAID)
-        words += b"\n...\n"
-    return (words + said.read(_MOST_SAID)).decode("utf-8", "replace")
 
 
 def too_long(arguments: Sequence[str], limit: int) -> OutputTooLongError:
     """Return an error saying that a git command printed more than `limit` bytes."""
-    return OutputTooLongError(f"`git {arguments[0]}` printed more than {limit} bytes")
+    return OutputTooLongError(
+        f"`git {arguments[0]}` printed more than {limit} bytes", key="git.output-too-long"
+    )
 
 
 def discover(directory: Path) -> tuple[Path, Path, Path]:
@@ -372,12 +365,16 @@ def discover(directory: Path) -> tuple[Path, Path, Path]:
     top, git_dir, common_dir, *more = (directory / line for line in answer.split("\n"))
     common_dir = common_dir.resolve()  # `--path-format=absolute` needs git 2.31
     if more:
-        raise RepositoryError("the path of the repository has a line break: rename the directory")
+        raise RepositoryError(
+            "the path of the repository has a line break: rename the directory",
+            key="path.invalid",
+        )
     for path in (top, common_dir):
         # protection: paths-must-be-utf-8
         if not is_text(str(path)):
             raise RepositoryError(
                 f"the path of the repository is not UTF-8 text: {one_line(str(path))}",
+                key="path.invalid",
                 hint="records and containers use this path: rename the directory",
             )
     return top, git_dir, common_dir
@@ -387,14 +384,16 @@ def _not_a_repository(directory: Path, error: GitCommandError) -> RepositoryErro
     if "dubious ownership" in error.stderr:
         return RepositoryError(
             f"git does not trust the repository at {directory}: it belongs to another user",
+            key="repository.untrusted",
             hint="run the command as its owner, or `git config --global --add "
             f"safe.directory {directory}`",
         )
     if "work tree" in error.stderr or "bare repository" in error.stderr:
         message, hint = no_work_tree(directory)
-        return RepositoryError(message, hint=hint)
+        return RepositoryError(message, key="repository.bare", hint=hint)
     return NoRepositoryError(
         f"not a git repository: {directory}",
+        key="repository.missing",
         hint="run the command inside a repository, or create a repository with `git init`",
     )
 

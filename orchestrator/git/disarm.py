@@ -164,6 +164,7 @@ def _changing(config: Path) -> Iterator[Path]:
     except FileExistsError as error:
         raise RepositoryError(
             f"another git command is changing {lock.with_suffix('')}",
+            key="git.locked",
             hint=f"wait for that command's end; if it died, remove {lock}",
         ) from error
     try:

@@ -1,15 +1,18 @@
-"""Say what an error of git means: a full disk, or a directory without a work tree."""
+"""Read git's error output, and say what it means: a full disk, or no work tree."""
 
 import errno
 import os
 import shlex
 from pathlib import Path
+from typing import IO
 
 _FULL = "No space left on device"
 _TEXTS = (_FULL, "Out of diskspace")
 """Error messages for a full disk: of the operating system, and of git when it writes packs and
 indexes.
 """
+_MOST_SAID = 8 * 1024
+"""Number of bytes that are kept of both the beginning and the end of an error output."""
 _POINTER = "gitdir: "
 _LONGEST = 10_000
 
@@ -17,6 +20,18 @@ _LONGEST = 10_000
 def disk_full(said: str) -> OSError | None:
     """Return an error if git's error output says that the disk is full; otherwise None."""
     return OSError(errno.ENOSPC, _FULL) if any(text in said for text in _TEXTS) else None
+
+
+def excerpt(said: IO[bytes]) -> str:
+    """Return the beginning and the end of a long error output."""
+    size = said.seek(0, os.SEEK_END)
+    said.seek(0)
+    # protection: stored-error-output-limited
+    words = said.read(_MOST_SAID)
+    if size > 2 * _MOST_SAID:
+        said.seek(size - _MOST_SAID)
+        words += b"\n...\n"
+    return (words + said.read(_MOST_SAID)).decode("utf-8", "replace")
 
 
 def no_work_tree(directory: Path) -> tuple[str, str]:

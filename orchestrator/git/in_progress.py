@@ -70,5 +70,6 @@ def check_settled(repository: Repository) -> None:
     if operation is not None:
         raise RepositoryError(
             f"`--include-uncommitted`: {operation} is in progress in {repository.top}",
+            key="operation.in-progress",
             hint="finish or abort it first: see `git status`",
         )

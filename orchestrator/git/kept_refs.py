@@ -139,12 +139,14 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
         bundle, rows = str(listed["bundle"]), [(str(n), str(c)) for n, c in listed["refs"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise HarvestRefusedError(
-            "the list of the worker's commits outside of its branch is unreadable"
+            "the list of the worker's commits outside of its branch is unreadable",
+            key="kept-refs.unreadable",
         ) from error
     # protection: listed-refs-must-be-object-ids
     if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(commit for _, commit in rows))):
         raise HarvestRefusedError(
-            "the list of the worker's commits outside of its branch has an entry that is no id"
+            "the list of the worker's commits outside of its branch has an entry that is no id",
+            key="kept-refs.unreadable",
         )
     return bundle, rows
 
@@ -215,14 +217,16 @@ def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict
             if not set(parents).issuperset(wanted.values()):
                 raise HarvestRefusedError(
                     "the worker's list of commits to keep names commits that are not in its pack "
-                    "of git objects"
+                    "of git objects",
+                    key="kept-refs.unknown-commit",
                 )
             for commit in wanted.values():
                 # Each commit is compared with the base separately, which adds up when they share a
                 # wide tree.
                 if time.monotonic() > deadline:
                     raise HarvestRefusedError(
-                        "no time was left to check all of the worker's commits"
+                        "no time was left to check all of the worker's commits",
+                        key="kept-refs.timeout",
                     )
                 # protection: checked-out-size-of-kept-commits-limited
                 check_size(git, base=origin.base, tip=commit, room=origin.room)

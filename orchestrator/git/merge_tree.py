@@ -77,7 +77,9 @@ def require_git(purpose: str, instead: str) -> None:
     if found < MINIMUM_VERSION:
         least, ours = (".".join(map(str, version)) for version in (MINIMUM_VERSION, found))
         raise ConfigError(
-            f"git {ours} is too old {purpose}", hint=f"install git {least} or newer, or {instead}"
+            f"git {ours} is too old {purpose}",
+            key="git.too-old",
+            hint=f"install git {least} or newer, or {instead}",
         )
 
 

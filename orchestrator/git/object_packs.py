@@ -141,6 +141,7 @@ def _pack_alone(git: Git, commit: str, directory: Path) -> frozenset[str]:
             raise
         raise RepositoryError(
             f"the repository is a partial clone and lacks files of {commit[:12]}",
+            key="repository.partial-clone",
             hint=f"`git archive --format=tar --output=/dev/null {commit[:12]}` fetches them",
         ) from error
     open_to_all(directory)

@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 from typing import IO
 
 from orchestrator.errors import GitCommandError
-from orchestrator.git.command import Git, excerpt, too_long
+from orchestrator.git.command import Git, too_long
 from orchestrator.git.defaults import LIBRARIES
+from orchestrator.git.failures import excerpt
 from orchestrator.git.limits import UNTRUSTED
 
 _BATCH = ("cat-file", "--batch")

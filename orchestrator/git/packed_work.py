@@ -43,7 +43,8 @@ def read_tip(out: Path) -> str:
     # protection: tip-must-be-object-id
     if not _OBJECT_ID.fullmatch(tip):
         raise HarvestRefusedError(
-            "the worker's work was not handed over: the file `tip` has no commit id"
+            "the worker's work was not handed over: the file `tip` has no commit id",
+            key="work.not-handed-over",
         )
     return tip
 
@@ -58,11 +59,13 @@ def open_handed_over(path: Path) -> BinaryIO:
         return open_regular(path)
     except NotRegularError as error:
         raise HarvestRefusedError(
-            f"the worker's work was not handed over: `{path.name}` is not a regular file"
+            f"the worker's work was not handed over: `{path.name}` is not a regular file",
+            key="work.not-handed-over",
         ) from error
     except OSError as error:
         raise HarvestRefusedError(
-            f"the worker's work was not handed over: the file `{path.name}` is missing"
+            f"the worker's work was not handed over: the file `{path.name}` is missing",
+            key="work.not-handed-over",
         ) from error
 
 
@@ -125,10 +128,13 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
     # protection: tip-must-be-commit
     if kind != ["commit", tip]:
         raise HarvestRefusedError(
-            "the worker's last commit cannot be imported: the object with its id is no commit"
+            "the worker's last commit cannot be imported: the object with its id is no commit",
+            key="work.no-commit",
         )
     if tree[0] != "tree":
-        raise RepositoryError(f"the files of commit {base} are missing in the repository")
+        raise RepositoryError(
+            f"the files of commit {base} are missing in the repository", key="commit.files-missing"
+        )
     empty_tree = (
         hashlib.new("sha256" if len(tip) == 64 else "sha1", b"tree 0\0").hexdigest().encode()
     )
@@ -150,7 +156,10 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
             has_empty = has_empty or line.rstrip() == empty_tree
             # protection: number-of-new-commits-limited
             if count > most:
-                raise HarvestRefusedError(f"the worker's work has more than {most} new commits")
+                raise HarvestRefusedError(
+                    f"the worker's work has more than {most} new commits",
+                    key="work.too-many-commits",
+                )
     return NewHistory(
         base_tree=tree[1],
         roots=frozenset(roots),

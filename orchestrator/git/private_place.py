@@ -24,6 +24,7 @@ def private_place(place: Path, *, again: str, git_keeps_lock: bool = False) -> I
     """
     refused = RepositoryError(
         f"{place} must be a directory that belongs to you and that only you can enter",
+        key="directory.not-private",
         hint=f"remove it: the next run {again}",
     )
     with suppress(FileExistsError):

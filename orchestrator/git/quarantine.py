@@ -150,11 +150,12 @@ def refusals() -> Iterator[None]:
         yield
     except OutputTooLongError as error:
         raise HarvestRefusedError(
-            f"the worker's work is too large to check: {one_line(error.message)}"
+            f"the worker's work is too large to check: {one_line(error.message)}",
+            key="work.too-large",
         ) from error
     except RepositoryError as error:
         full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
-        raise full or HarvestRefusedError(one_line(error.message)) from error
+        raise full or HarvestRefusedError(one_line(error.message), key="work.invalid") from error
 
 
 def import_checked(
@@ -175,7 +176,8 @@ def import_checked(
     # protection: tip-must-descend-from-base
     if origin.on_top and not history.follows_base:
         raise HarvestRefusedError(
-            "the worker's last commit does not contain the commit that the worker started from"
+            "the worker's last commit does not contain the commit that the worker started from",
+            key="work.unrelated",
         )
     with repository.lock():
         accept_pack(repository, quarantine)
@@ -261,7 +263,8 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
                 # protection: number-of-new-objects-limited
                 if number >= MAX_OBJECTS:
                     raise HarvestRefusedError(
-                        f"the worker's work has more than {MAX_OBJECTS} new git objects"
+                        f"the worker's work has more than {MAX_OBJECTS} new git objects",
+                        key="work.too-many-objects",
                     )
                 offset, name, *_ = line.split(b" ")
                 if int(offset) < end:
@@ -273,7 +276,8 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
             if kind in (b"commit", b"tag") and size > MAX_MESSAGE:
                 raise HarvestRefusedError(
                     f"a commit or tag object has {size} bytes, message included; "
-                    f"the limit is {MAX_MESSAGE}"
+                    f"the limit is {MAX_MESSAGE}",
+                    key="work.object-too-large",
                 )
             # protection: total-size-of-new-objects-limited
             _check_total(total, MAX_CHECKOUT)
@@ -339,7 +343,7 @@ def _consult(git: Git, order: Mapping[str, Any]) -> None:
         verdict = json.loads(consult(git, program, json.dumps(order).encode()))
     # protection: refusal-of-trees-counts
     if "refused" in verdict:
-        raise HarvestRefusedError(one_line(str(verdict["refused"]), limit=500))
+        raise HarvestRefusedError(one_line(str(verdict["refused"]), limit=500), key="work.refused")
 
 
 def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
@@ -362,7 +366,8 @@ def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
 def _check_total(total: int, room: int) -> None:
     if total > room:
         raise HarvestRefusedError(
-            f"the changed files have {total} bytes, too many to check out (limit: {room})"
+            f"the changed files have {total} bytes, too many to check out (limit: {room})",
+            key="work.too-large",
         )
 
 

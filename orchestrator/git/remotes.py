@@ -35,6 +35,7 @@ class Remote:
         if name not in known:
             raise ConfigError(
                 f"there is no remote `{one_line(name)}`",
+                key="remote.unknown",
                 hint=f"remotes of the repository: {', '.join(known) or 'none'}",
             )
         self.name = name
@@ -81,5 +82,6 @@ class Remote:
             raise RepositoryError(
                 f"branch `{branch}` could not be pushed to `{self.name}`: "
                 f"{one_line(error.stderr, limit=500)}",
+                key="push.failed",
                 hint=hint,
             ) from error

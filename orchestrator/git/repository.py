@@ -90,18 +90,15 @@ class Repository:
             ConfigError: `root` is inside a worker's worktree.
         """
         self.top, self.git_dir, self.common_dir = discover(root.absolute())
+        problem = f"{self.top} is a worker's worktree"
+        way = "run the command in the repository itself"
         if self.top.name.startswith(DIRECTORIES):
-            raise ConfigError(
-                f"{self.top} is a worker's worktree",
-                hint=f"run the command in the repository itself: {self.top.parent}",
-            )
+            hint = f"{way}: {self.top.parent}"
+            raise ConfigError(problem, key="repository.worktree", hint=hint)
         # protection: run-in-workers-worktree-refused
         if (self.git_dir / WORKER_MARK).exists():
-            raise ConfigError(
-                f"{self.top} is a worker's worktree",
-                hint="run the command in the repository itself, whose git directory is "
-                f"{self.common_dir}",
-            )
+            hint = f"{way}, whose git directory is {self.common_dir}"
+            raise ConfigError(problem, key="repository.worktree", hint=hint)
         # protection: users-roots-git-writes-as-owner-of-repository
         self.owner = owner_elsewhere(self.common_dir)
         self.git = Git(self.git_dir, work_tree=self.top, owner=self.owner)
@@ -125,6 +122,7 @@ class Repository:
             except OSError as error:
                 raise RepositoryError(
                     f"cannot write to {self.state_dir}: {error.strerror}",
+                    key="state.unwritable",
                     hint="make the directory writable for you: runs store their records in it",
                 ) from error
             with os.fdopen(lock, "r") as file:
@@ -160,10 +158,13 @@ class Repository:
             if revision == "HEAD":
                 raise RepositoryError(
                     f"the repository at {self.top} has no commit yet",
+                    key="repository.empty",
                     hint="workers start from a commit: create a commit with `git commit`",
                 ) from error
             raise RepositoryError(
-                f"no such commit: `{revision}`", hint="`--base` takes a branch, tag or commit"
+                f"no such commit: `{revision}`",
+                key="commit.unknown",
+                hint="`--base` takes a branch, tag or commit",
             ) from error
 
     def _rev_parse(self, revision: str) -> str:
@@ -183,6 +184,7 @@ class Repository:
         if not remotes:
             raise ConfigError(
                 f"`--fetch`: `{base}` is not a branch of a remote",
+                key="base.not-remote",
                 hint="example: `--base origin/main --fetch`",
             )
         env = {key: os.environ[key] for key in FOR_FETCH if key in os.environ}
@@ -365,6 +367,7 @@ class Repository:
             if "refs/heads/architect'" in error.stderr:
                 raise ConfigError(
                     "a branch named `architect` is in the way of `architect/parallel-N`",
+                    key="branch.obstruction",
                     hint="rename the branch: `git branch -m architect OTHER`",
                 ) from error
             raise

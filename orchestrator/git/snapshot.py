@@ -115,5 +115,6 @@ def _add(git: Git, arguments: Iterable[str]) -> None:
             raise
         raise RepositoryError(
             f"uncommitted changes cannot be read: `{one_line(found[1])}`: permission denied",
+            key="changes.unreadable",
             hint="make the file readable for you, or let git ignore it",
         ) from error

@@ -104,6 +104,7 @@ def _independent(repository: Repository, base: str, tips: Sequence[Tip]) -> list
             raise RepositoryError(
                 f"the commit of `{one_line(tip.task)}` ({tip.commit[:12]}) has no "
                 f"history in common with the run's base ({base[:12]})",
+                key="history.unrelated",
                 hint="if the repository is a shallow clone, run `git fetch --unshallow`",
             )
     return kept
@@ -163,7 +164,9 @@ class _Merge:
             where = ", ".join(f"`{one_line(fsdecode(path))}`" for path in first) or "the same files"
             more = f" and {rest} more" if rest > 0 else ""
             both = _both(tip, self._who_touched(first, before))
-            raise MergeConflict(f"{both} cannot be merged: both changed {where}{more}")
+            raise MergeConflict(
+                f"{both} cannot be merged: both changed {where}{more}", key="merge.conflict"
+            )
         return result.tree
 
     def _commit(self, tree: str, parents: Iterable[str], message: bytes) -> str:
@@ -218,7 +221,9 @@ def _both(tip: Tip, others: Sequence[Tip]) -> str:
 
 
 def _refusal(tip: Tip, before: Sequence[Tip], why: str) -> MergeConflict:
-    return MergeConflict(f"{_both(tip, before)} cannot be merged: {one_line(why)}")
+    return MergeConflict(
+        f"{_both(tip, before)} cannot be merged: {one_line(why)}", key="merge.conflict"
+    )
 
 
 def _of_git(error: GitCommandError, tip: Tip, before: Sequence[Tip]) -> Exception:

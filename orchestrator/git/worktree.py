@@ -74,10 +74,14 @@ def make_parent(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         elsewhere = path.parent.resolve(strict=True) != path.parent
     except OSError as error:
-        raise RepositoryError(f"cannot create {path.parent}: {error.strerror}") from error
+        raise RepositoryError(
+            f"cannot create {path.parent}: {error.strerror}", key="worktree.uncreatable"
+        ) from error
     if elsewhere or os.path.lexists(path):
         what = "already exists" if not elsewhere else "is reached through a symbolic link"
-        raise RepositoryError(f"{path} {what}: no worktree was created there")
+        raise RepositoryError(
+            f"{path} {what}: no worktree was created there", key="worktree.path-taken"
+        )
 
 
 def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
@@ -95,21 +99,23 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
     # Git chooses the name of a worktree's git directory, and may add a number to it.
     git_dir = git_dir_named_by(path)
     if git_dir is None:
-        raise RepositoryError(f"{path} is not a worktree")
+        raise RepositoryError(f"{path} is not a worktree", key="worktree.missing")
     if not git_dir.is_dir():
         raise RepositoryError(
             f"the git directory of {path} is not at {git_dir}",
+            key="worktree.moved",
             hint=f"if the repository was moved or renamed: `git worktree repair {path}`",
         )
     # protection: copied-repository-leaves-originals-worktrees-alone
     if not is_same(place_of(git_dir) / ".git", path / ".git"):
         raise RepositoryError(
             f"{path} is a copy of {place_of(git_dir)}, which git records as the worktree",
+            key="worktree.copy",
             hint=f"remove the copy; if the directory was moved: `git worktree repair {path}`",
         )
     # protection: users-worktree-is-not-mistaken-for-workers
     if marked and not (git_dir / WORKER_MARK).exists():
-        raise RepositoryError(f"{path} is no longer a worker's worktree")
+        raise RepositoryError(f"{path} is no longer a worker's worktree", key="worktree.foreign")
     return Worktree(path=path, branch=branch, git_dir=git_dir)
 
 

@@ -29,7 +29,9 @@ def check_commands(commands: Sequence[str]) -> None:
         ConfigError: A command is empty.
     """
     if not all(command.strip() for command in commands):
-        raise ConfigError("a check must not be empty", hint="name a command that must succeed")
+        raise ConfigError(
+            "a check must not be empty", key="check.empty", hint="name a command that must succeed"
+        )
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def try_base(rules: JudgingRules, evidence: Evidence, base: str) -> None:
         if answer == "none":
             raise EngineError(
                 f"the check `{command}` gave no result on the base commit",
+                key="check.no-result",
                 hint="`orchestrator doctor` checks the engine and the machine",
             )
         # protection: check-that-must-be-fixed-fails-on-base
@@ -221,5 +222,6 @@ class Comparison:
 def _proves_nothing(command: str) -> ConfigError:
     return ConfigError(
         f"`--must-fix` proves nothing: `{command}` does not always fail on the base commit",
+        key="must-fix.unproved",
         hint="name a check that fails without the fix, or use `--check`",
     )

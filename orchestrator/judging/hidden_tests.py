@@ -34,11 +34,15 @@ def read_hidden(directory: Path, *, top: Path) -> dict[str, bytes]:
     """
     place = directory.resolve()
     if not place.is_dir():
-        raise ConfigError(f"`--hidden` is not a directory: {one_line(str(directory))}")
+        raise ConfigError(
+            f"`--hidden` is not a directory: {one_line(str(directory))}",
+            key="hidden-tests.no-directory",
+        )
     # protection: hidden-files-are-outside-repository
     if place.is_relative_to(top.resolve()):
         raise ConfigError(
             "`--hidden` is in the repository, where workers could find it",
+            key="hidden-tests.in-repository",
             hint="keep hidden tests in a directory outside the repository",
         )
     found: dict[str, bytes] = {}
@@ -47,24 +51,36 @@ def read_hidden(directory: Path, *, top: Path) -> dict[str, bytes]:
             shown = str(path.relative_to(place))
             found[shown] = _content(path, shown)
             if len(found) > MOST_FILES:
-                raise ConfigError(f"the directory of `--hidden` has more than {MOST_FILES} files")
+                raise ConfigError(
+                    f"the directory of `--hidden` has more than {MOST_FILES} files",
+                    key="hidden-tests.too-many",
+                )
     if not found:
-        raise ConfigError(f"the directory of `--hidden` has no files: {one_line(str(directory))}")
+        raise ConfigError(
+            f"the directory of `--hidden` has no files: {one_line(str(directory))}",
+            key="hidden-tests.empty",
+        )
     return found
 
 
 def _content(path: Path, shown: str) -> bytes:
     if not is_text(shown):
         raise ConfigError(
-            f"`--hidden`: the name of this path is not valid UTF-8: {one_line(shown)}"
+            f"`--hidden`: the name of this path is not valid UTF-8: {one_line(shown)}",
+            key="hidden-tests.encoding",
         )
     if ".git" in path.parts:
-        raise ConfigError(f"`--hidden`: this path is inside `.git`: {one_line(shown)}")
+        raise ConfigError(
+            f"`--hidden`: this path is inside `.git`: {one_line(shown)}",
+            key="hidden-tests.git-directory",
+        )
     try:
         return read_limited(path, most=MOST_BYTES)
     except OSError as error:
         why = error.strerror or str(error)
-        raise ConfigError(f"`--hidden`: `{one_line(shown)}` cannot be read: {why}") from error
+        raise ConfigError(
+            f"`--hidden`: `{one_line(shown)}` cannot be read: {why}", key="hidden-tests.unreadable"
+        ) from error
 
 
 class HiddenTests:

@@ -105,6 +105,7 @@ def _only_one(repository: Repository) -> Iterator[None]:
     if lock is None:
         raise ConfigError(
             "another process is judging a run of this repository",
+            key="judgement.locked",
             hint="wait for the end of the other judgement",
         )
     with lock:
@@ -119,17 +120,20 @@ def _base_of(runs: Sequence[RunBranches]) -> str:
             if branch.status is None:
                 raise ConfigError(
                     f"worker {branch.worker_id} of run {run.run_id} {branch.sentence}: not judged",
+                    key="worker.unfit",
                     hint=run.way_to_results,
                 )
     if not bases:
         raise ConfigError(
             f"no worker of run {runs[-1].run_id} has commits that can be judged",
+            key="judgement.no-candidates",
             hint="`orchestrator restore` restores branches that a cleanup removed",
         )
     if len(bases) > 1:
         raise ConfigError(
             f"the workers of run {runs[-1].run_id} start from different commits: they are not "
             "candidates for one task",
+            key="judgement.bases-differ",
             hint="name the candidates: `orchestrator judge RUN 1 2`",
         )
     return bases.pop()

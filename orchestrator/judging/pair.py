@@ -53,7 +53,9 @@ def pair_of(repository: Repository, judgement: Judgement, number: int, other: in
         RepositoryError: Git failed.
     """
     if number == other:
-        raise ConfigError(f"worker {number} cannot be compared with itself")
+        raise ConfigError(
+            f"worker {number} cannot be compared with itself", key="comparison.same-worker"
+        )
     first, second = sorted((_place(judgement, number), _place(judgement, other)))
     pair = judgement.ranking[first], judgement.ranking[second]
     # Each candidate names the first column in which it differs from the next one. The earliest of
@@ -82,6 +84,7 @@ def _place(judgement: Judgement, number: int) -> int:
     if number not in numbers:
         raise ConfigError(
             f"worker {number} of run {judgement.run_id} was not judged",
+            key="worker.unjudged",
             hint=f"judged workers: {', '.join(map(str, sorted(numbers)))}",
         )
     return numbers.index(number)

@@ -28,7 +28,9 @@ def candidate_of(judgement: Judgement, number: int | None = None) -> Candidate |
         (candidate for candidate in judgement.ranking if candidate.worker_id == wanted), None
     )
     if found is None and number is not None:
-        raise ConfigError(f"worker {number} of run {judgement.run_id} was not judged")
+        raise ConfigError(
+            f"worker {number} of run {judgement.run_id} was not judged", key="worker.unjudged"
+        )
     return found
 
 
@@ -45,6 +47,7 @@ def read_judged_branch(
     if branches.branches[0].commit != chosen.commit:
         raise ConfigError(
             f"the branch of worker {chosen.worker_id} has moved since it was judged",
+            key="branch.moved",
             hint=f"judge the run again: `orchestrator judge {judgement.run_id}`",
         )
     return branches

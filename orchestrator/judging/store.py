@@ -50,7 +50,9 @@ def latest_judgement(state_dir: Path, wanted: str | None) -> Judgement:
         if (found := read_judgement(run.path)) is not None:
             return found
     what = f"run {candidates[0].run_id} was not judged" if wanted else "no run was judged"
-    raise ConfigError(what, hint="judge a run: `orchestrator judge --check 'make test'`")
+    raise ConfigError(
+        what, key="judgement.missing", hint="judge a run: `orchestrator judge --check 'make test'`"
+    )
 
 
 def read_judgement(run: Path) -> Judgement | None:

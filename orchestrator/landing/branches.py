@@ -90,6 +90,7 @@ def read_branches(
         if unknown:
             raise ConfigError(
                 f"run {history.run_id} has no worker {unknown[0]}",
+                key="worker.unknown",
                 hint=f"workers of the run: {', '.join(map(str, specs))}",
             )
         chosen = [specs[number] for number in dict.fromkeys(numbers)] or [*specs.values()]
@@ -101,6 +102,7 @@ def read_branches(
             raise ConfigError(
                 f"worker {gone[0]} of run {history.run_id} {said}; it has no commits, or they are "
                 "gone",
+                key="worker.no-commits",
                 hint=f"`orchestrator restore {gone[0]}` restores a branch that a cleanup removed",
             )
         return RunBranches(

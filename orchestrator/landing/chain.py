@@ -39,8 +39,10 @@ class CannotAddError(OrchestratorError):
 
     exit_code = 1
 
-    def __init__(self, message: str, problem: Problem, files: Sequence[bytes] = ()) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, problem: Problem, files: Sequence[bytes] = (), *, key: str
+    ) -> None:
+        super().__init__(message, key=key)
         self.problem = problem
         self.files = tuple(files)
 
@@ -51,10 +53,12 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except HarvestRefusedError as error:
-        raise CannotAddError(error.message, "refused") from error
+        raise CannotAddError(error.message, "refused", key="branch.refused") from error
     except RepositoryError as error:
         full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
-        raise full or CannotAddError(one_line(error.message), "refused") from error
+        raise full or CannotAddError(
+            one_line(error.message), "refused", key="branch.refused"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +154,7 @@ class Chain:
         timeout = max(0.1, deadline - time.monotonic())
         merged = merge_commits(self.git, ours, theirs, timeout=timeout)
         if merged.paths:
-            raise CannotAddError("conflict", "conflict", merged.paths)
+            raise CannotAddError("conflict", "conflict", merged.paths, key="branch.conflict")
         return merged
 
     def _tree(self, commit: str) -> str:
@@ -167,11 +171,17 @@ class Chain:
         listed = self.git.text("rev-list", *wanted, f"{onto}..{branch.commit}")
         rows = [row.split() for row in split_lines(listed)]
         if len(rows) > MOST_COMMITS:
-            raise CannotAddError(f"the branch has more than {MOST_COMMITS} commits", "refused")
+            raise CannotAddError(
+                f"the branch has more than {MOST_COMMITS} commits",
+                "refused",
+                key="branch.too-many-commits",
+            )
         # protection: rebase-of-merge-commits-is-refused
         if any(len(row) != 2 for row in rows):
             raise CannotAddError(
-                "the branch has merge commits, which a rebase would drop", "merges"
+                "the branch has merge commits, which a rebase would drop",
+                "merges",
+                key="branch.merge-commits",
             )
         for commit, parent in rows:
             onto = self._replay_commit(onto, commit, parent, deadline)

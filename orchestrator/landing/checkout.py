@@ -37,6 +37,7 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
             raise NotFitError(
                 f"the files in {checkout.path} cannot be updated: "
                 f"{one_line(error.stderr.removeprefix('error: ') or error.message)}",
+                key="checkout.blocked",
                 hint="commit or move the named files, or use `git stash --include-untracked`",
             ) from error
         tracked = frozenset(git.run("ls-files", "-z").split(b"\0"))
@@ -55,6 +56,7 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
     if free < needed:
         raise NotFitError(
             f"the disk of {checkout.path} is too full: {free} bytes are free, {needed} are needed",
+            key="disk.insufficient",
             hint="free some space",
         )
 
@@ -71,7 +73,9 @@ def _index_copy(repository: Repository, checkout: Worktree) -> Iterator[Git]:
         config = repository.without_filters()
         yield Git(checkout.git_dir, work_tree=checkout.path, index=copy, config=config)
     except OSError as error:
-        raise NotFitError(f"the index of {checkout.path} cannot be read: {error}") from error
+        raise NotFitError(
+            f"the index of {checkout.path} cannot be read: {error}", key="checkout.index-unreadable"
+        ) from error
     finally:
         copy.unlink(missing_ok=True)
 
@@ -89,6 +93,7 @@ def _check_untracked(checkout: Worktree, paths: list[bytes], tracked: frozenset[
         more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
         raise NotFitError(
             f"untracked files in {checkout.path} would be overwritten: {shown}{more}",
+            key="checkout.untracked-files",
             hint="move or remove the untracked files",
         )
 

@@ -102,13 +102,14 @@ class _Program:
                 cwd=self._top, timeout=_TIMEOUT, check=False, start_new_session=True,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise ForgeError(f"`{shown}` failed: {error}") from error
+            raise ForgeError(f"`{shown}` failed: {error}", key="forge.failed") from error
         if done.returncode:
             said = done.stderr[-2000:].decode("utf-8", "replace").strip()
             # protection: pr-printed-errors-are-sanitised
             why = output_line(said, limit=500) or f"exit code {done.returncode}"
             raise ForgeError(
                 f"`{shown}` failed: {why}",
+                key="forge.failed",
                 hint=f"`{self.program} auth status` shows whether you are logged in",
             )
         return done.stdout[:_MOST_SAID].decode("utf-8", "replace")
@@ -119,7 +120,9 @@ class _Program:
         try:
             found = json.loads(self._output(command) or "[]")
         except ValueError as error:
-            raise ForgeError(f"`{' '.join(command[:3])}` did not print JSON") from error
+            raise ForgeError(
+                f"`{' '.join(command[:3])}` did not print JSON", key="forge.answer-invalid"
+            ) from error
         return (
             [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
         )
@@ -206,6 +209,7 @@ def find_forge(
         return chosen[0](top, address)
     raise ConfigError(
         f"`{named or 'gh` or `glab'}` is not installed",
+        key="forge.missing",
         hint="install `gh` (GitHub) or `glab` (GitLab) and log in; `--dry-run` prints the commands",
     )
 

@@ -46,6 +46,7 @@ def only_one(repository: Repository) -> Iterator[None]:
     if lock is None:
         raise ConfigError(
             "another `orchestrator merge` is running in this repository",
+            key="merge.locked",
             hint="wait for the end of the other merge",
         )
     with lock:
@@ -76,6 +77,7 @@ def check(repository: Repository, target: Target, form: Form) -> None:
     if form == "apply" and target.checkout is None:
         raise ConfigError(
             f"`{target.branch}` is not checked out: `--as apply` changes files only",
+            key="branch.not-checked-out",
             hint="check the branch out, or omit `--into`",
         )
     check_fit(repository, target)
@@ -147,6 +149,7 @@ def _latest(repository: Repository, target: Target, run_id: str | None) -> Lande
         of_run = "" if run_id is None else f"of run {run_id} "
         raise ConfigError(
             f"there is no record of a merge {of_run}into `{target.branch}`",
+            key="merge.unrecorded",
             hint="`git reflog` lists earlier commits of a branch",
         )
     return next((landed for landed in found if landed.is_undone_from(target.commit)), found[0])
@@ -159,6 +162,7 @@ def _cannot_undo(repository: Repository, target: Target, landed: Landed) -> NotF
     if not repository.git.succeeds("merge-base", "--is-ancestor", merged, target.commit):
         return NotFitError(
             f"{cannot} does not contain that merge any more",
+            key="merge.gone",
             hint=f"`git reflog {target.branch}` lists earlier commits of the branch",
         )
     # A command that removes the merged changes, and keeps the commits on top of them.
@@ -172,6 +176,7 @@ def _cannot_undo(repository: Repository, target: Target, landed: Landed) -> NotF
     command = f"`{revert}` takes the merged changes back"
     return NotFitError(
         f"{cannot} has new commits since that merge",
+        key="merge.superseded",
         hint=command if target.checkout else f"check `{target.branch}` out, then {command}",
     )
 
@@ -198,6 +203,7 @@ def _change(repository: Repository, target: Target, change: UnderWay) -> None:
             raise NotFitError(
                 f"`{target.branch}` could not be moved: nothing was changed "
                 f"({one_line(error.stderr)})",
+                key="target.not-moved",
                 hint="run the command again",
             ) from error
     if target.checkout is not None:
@@ -230,11 +236,13 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
                 raise NotFitError(
                     f"files of `{target.branch}` were edited at the same time, so the command "
                     f"changed nothing ({one_line(error.stderr)})",
+                    key="target.edited",
                     hint="run the command again",
                 ) from error
         raise RepositoryError(
             f"`{target.branch}` has its new commit, but not all files in "
             f"{target.checkout.path} could be written: {one_line(error.message)}",
+            key="checkout.incomplete",
             hint="remove the cause, then run `orchestrator merge`, which writes the other files",
         ) from error
 
@@ -271,6 +279,7 @@ def _complete_files(repository: Repository, checkout: Worktree, change: UnderWay
         raise NotFitError(
             f"an earlier `orchestrator merge` died before all files in {checkout.path} "
             f"were written, and the files changed since: {one_line(error.stderr)}",
+            key="checkout.inconsistent",
             hint=f"`git checkout HEAD -- FILE` restores the merged version of a file; "
             f"`git diff {change.old[:12]}` compares the files with the commit before that merge",
         ) from error

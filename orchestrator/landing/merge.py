@@ -75,6 +75,7 @@ def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merg
         if branch.status is None:
             raise ConfigError(
                 f"worker {branch.worker_id} of run {run.run_id} {branch.sentence}: not merged",
+                key="worker.unfit",
                 hint=run.way_to_results,
             )
     try:
@@ -83,6 +84,7 @@ def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merg
     except OSError as error:
         raise RepositoryError(
             f"the branches could not be merged: {error.strerror or error}",
+            key="merge.failed",
             hint=f"the merge needs space below {repository.common_dir}",
         ) from error
 

@@ -104,6 +104,7 @@ def publish(
     if wish.target not in remote.heads:
         raise ConfigError(
             f"remote `{remote.name}` has no branch `{one_line(wish.target)}`",
+            key="remote.no-branch",
             hint="name the branch to merge into with `--into`",
         )
     remote.fetch(wish.target)
@@ -153,12 +154,14 @@ class _Publisher:
                     raise ConfigError(
                         "required filters of git did not run for files of worker "
                         f"{branch.worker_id}: {some_paths(files)}",
+                        key="worker.unfiltered",
                         hint="`--unfiltered` publishes them as they are",
                     )
             # protection: best-worker-is-not-published-with-excluded-work-below-it
             if self._wish.is_best and (found := self._exclusion(branch)):
                 raise ConfigError(
                     f"worker {branch.worker_id} is not published: {found.said}",
+                    key="worker.unpublished",
                     hint=f"`orchestrator pr {self._run.run_id} {branch.worker_id}` publishes it",
                 )
         for place in self._stack.places(chosen, stacked=self._wish.stack):

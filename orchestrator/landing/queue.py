@@ -140,6 +140,7 @@ class Queue:
         if first == "fail":
             raise BaseFailsError(
                 f"the checks fail on the target branch itself ({start[:12]}): nothing was merged",
+                key="base.checks-failed",
                 hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
             )
         if first == "none":

@@ -123,7 +123,7 @@ class UnresolvedError(CannotAddError):
 
     def __init__(self, conflict: Conflict, refused: Sequence[str]) -> None:
         paths = [os.fsencode(path) for path in conflict.paths]
-        super().__init__("conflict", "conflict", paths)
+        super().__init__("conflict", "conflict", paths, key="conflict.unresolved")
         self.refused = tuple(one_line(text, limit=500) for text in refused)
 
 

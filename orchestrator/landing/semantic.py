@@ -86,6 +86,7 @@ class _Matrix:
         if self._answer(self._base) == "fail":
             raise BaseFailsError(
                 f"the checks fail on HEAD itself ({self._base[:12]}), without any worker's changes",
+                key="base.checks-failed",
                 hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
             )
         alone = {pair.b: self._alone(pair) for pair in found.pairs if pair.a == _BASE}

@@ -98,7 +98,10 @@ class Stack:
         """
         empty = [number for number in chosen if number not in self._branches]
         if empty:
-            raise ConfigError(f"worker {empty[0]} committed nothing: there is nothing to publish")
+            raise ConfigError(
+                f"worker {empty[0]} committed nothing: there is nothing to publish",
+                key="worker.no-changes",
+            )
         with quarantine(
             self._repository, own_place(self._repository.state_dir, "publishing")
         ) as git:
@@ -172,6 +175,7 @@ class Stack:
             raise ConfigError(
                 f"worker {branch.worker_id} builds on worker {parent.worker_id}, which has no "
                 "branch on the remote repository",
+                key="stack.parent-unpublished",
                 hint=f"publish both: `orchestrator pr --stack {parent.worker_id} "
                 f"{branch.worker_id}`",
             )
@@ -219,6 +223,7 @@ class Stack:
             raise ConfigError(
                 f"worker {branch.worker_id} conflicts with `{self._target}` since worker "
                 f"{parent.worker_id} was merged there",
+                key="stack.conflict",
                 hint=f"merge `{self._target}` into the branch of worker {branch.worker_id} by hand",
             )
         signed = signature(self._repository, self._run.began)

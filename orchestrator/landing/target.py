@@ -44,11 +44,14 @@ def find_target(repository: Repository, into: str | None) -> Target:
     ref = _symbolic_branches(repository).get(wanted, wanted)
     branch = ref.removeprefix(_HEADS)
     if not ref.startswith(_HEADS):
-        raise ConfigError(f"`{one_line(wanted)}` leads to `{one_line(ref)}`: no branch")
+        raise ConfigError(
+            f"`{one_line(wanted)}` leads to `{one_line(ref)}`: no branch", key="branch.symbolic"
+        )
     # protection: merge-into-branches-of-workers-is-refused
     if ref.startswith(BRANCHES) or ref in repository.worker_branches():
         raise ConfigError(
             f"`{branch}` cannot be merged into: it is the branch of a worker",
+            key="branch.of-worker",
             hint="name a branch of your own",
         )
     commit = repository.commit_of(ref)
@@ -57,7 +60,9 @@ def find_target(repository: Repository, into: str | None) -> Target:
         hint = "`git branch` lists the branches"
         if is_possible and repository.git.succeeds("check-ref-format", ref):
             hint = f"`git branch {branch}` creates the branch"
-        raise ConfigError(f"there is no branch `{one_line(branch)}`", hint=hint)
+        raise ConfigError(
+            f"there is no branch `{one_line(branch)}`", key="branch.unknown", hint=hint
+        )
     return Target(branch, commit, _checkout(repository, ref))
 
 
@@ -72,6 +77,7 @@ def current_branch(repository: Repository) -> str:
     except GitCommandError as error:
         raise ConfigError(
             "no branch is checked out",
+            key="branch.none-checked-out",
             hint="check a branch out with `git switch BRANCH`, or merge later with `orchestrator "
             "merge --into BRANCH`",
         ) from error
@@ -93,11 +99,13 @@ def _checkout(repository: Repository, ref: str) -> Worktree | None:
                 raise NotFitError(
                     f"`{branch}` is checked out in the main worktree of {worktree.git_dir}, and "
                     "git does not record where that is: nothing was changed",
+                    key="target.worktree-missing",
                     hint="run the command in the main worktree",
                 )
             raise NotFitError(
                 f"`{branch}` is checked out in the worktree {worktree.path}, which is not there: "
                 "nothing was changed",
+                key="target.worktree-missing",
                 hint="`git worktree prune` forgets a worktree that was deleted, `git worktree "
                 "repair PATH` finds one that was moved",
             )
@@ -108,6 +116,7 @@ def _checkout(repository: Repository, ref: str) -> Worktree | None:
         places = " and ".join(str(checkout.path) for checkout in checkouts[:2])
         raise NotFitError(
             f"`{branch}` is checked out more than once: in {places}",
+            key="target.many-checkouts",
             hint="check out another branch in one of these worktrees",
         )
     return checkouts[0] if checkouts else None
@@ -130,6 +139,7 @@ def check_fit(repository: Repository, target: Target) -> None:
     if repository.commit_of(target.ref) != target.commit:
         raise NotFitError(
             f"another command changed `{target.branch}` meanwhile: nothing was changed",
+            key="target.changed",
             hint="run the command again",
         )
     # protection: target-checkout-has-not-changed-since-merge-began
@@ -137,12 +147,14 @@ def check_fit(repository: Repository, target: Target) -> None:
         raise NotFitError(
             f"another command changed which worktree has `{target.branch}` checked out: "
             "nothing was changed",
+            key="target.changed",
             hint="run the command again",
         )
     linked = (worktree.git_dir for worktree in list_linked_worktrees(repository.common_dir))
     if any(is_bound(git_dir, target.ref) for git_dir in (repository.common_dir, *linked)):
         raise NotFitError(
             f"a rebase or bisection of `{target.branch}` is under way: nothing was changed",
+            key="operation.in-progress",
             hint="finish the rebase or bisection first",
         )
     if target.checkout is None:
@@ -152,12 +164,14 @@ def check_fit(repository: Repository, target: Target) -> None:
     if operation is not None:
         raise NotFitError(
             f"{operation} is under way in {path}: nothing was changed",
+            key="operation.in-progress",
             hint="finish or abort the operation first: see `git status`",
         )
     # protection: target-no-other-git-command-changes-index
     if (git_dir / "index.lock").exists():
         raise NotFitError(
             f"another git command is changing the index of {path}: nothing was changed",
+            key="git.locked",
             hint=f"wait for that command's end; if it died, remove {git_dir / 'index.lock'}",
         )
 
@@ -178,11 +192,13 @@ def check_previewed(merged: Merged, previewed: Merged | None) -> None:
     if (merged.target, merged.before) != (previewed.target, previewed.before):
         raise NotFitError(
             f"`{previewed.target}` has moved since the preview: nothing was changed",
+            key="preview.outdated",
             hint="preview the merge again",
         )
     # protection: previewed-workers-are-merged
     if merged.landed != previewed.landed:
         raise NotFitError(
             "other workers than in the preview would be merged: nothing was changed",
+            key="preview.outdated",
             hint="preview the merge again",
         )

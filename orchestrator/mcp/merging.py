@@ -109,13 +109,16 @@ class Previews:
         if preview is None:
             raise ConfigError(
                 "there is no such preview: it was merged, or it is from another server",
+                key="preview.unknown",
                 hint=_AGAIN,
             )
         numbers = [branch.worker_id for branch in preview.run.branches]
         present = read_branches(self.repository, preview.run.run_id, numbers)
         # protection: previewed-commits-are-merged
         if _commits(present) != _commits(preview.run):
-            raise ConfigError("a worker's branch has moved since the preview", hint=_AGAIN)
+            raise ConfigError(
+                "a worker's branch has moved since the preview", key="preview.outdated", hint=_AGAIN
+            )
         return _answer(merge_branches(self.repository, present, preview.wish))
 
 
@@ -147,6 +150,7 @@ def pick(repository: Repository, asked: arguments.OfRun) -> answers.MergedAnswer
     if best is None:
         raise ConfigError(
             "no worker of the run is clearly the best",
+            key="judgement.undecided",
             hint="read `orchestrator_judgement`; the user decides with `orchestrator pick N`",
         )
     return _answer(merge_candidate(repository, judgement, best, Wish(named=True)))

@@ -146,7 +146,9 @@ def log(repository: Repository, asked: arguments.ReadLog) -> answers.LogAnswer:
     found = logs.get(asked.name)
     if found is None:
         names = ", ".join(logs) or "none"
-        raise ConfigError(f"worker {asked.worker} has no such log", hint=f"its logs: {names}")
+        raise ConfigError(
+            f"worker {asked.worker} has no such log", key="log.unknown", hint=f"its logs: {names}"
+        )
     is_tail = asked.offset is None
     begin = max(0, found.size - MOST_TEXT) if is_tail else min(asked.offset or 0, found.size)
     with open_regular(found.path) as file:
@@ -226,7 +228,7 @@ def _files(repository: Repository, branch: Branch, skip: int) -> tuple[answers.C
 
 def _patch(repository: Repository, branch: Branch, skip: int) -> tuple[answers.Changes, int | None]:
     if skip > _MOST_PATCH:
-        raise ConfigError(f"a patch is shown up to its {_MOST_PATCH}th byte")
+        raise ConfigError(f"a patch is shown up to its {_MOST_PATCH}th byte", key="patch.too-long")
     with patch_stream(repository, base=branch.base, tip=branch.commit) as output:
         left = skip
         while left and (piece := output.read(min(left, _PIECE))):

@@ -135,7 +135,11 @@ class Calls:
         key = (tool.name, given)
         future = self._late.pop(key, None)
         if future is None and len(self._late) >= _MOST_LATE:
-            raise ConfigError("too many calls are not done yet", hint="repeat an earlier call")
+            raise ConfigError(
+                "too many calls are not done yet",
+                key="calls.too-many",
+                hint="repeat an earlier call",
+            )
         future = future or self._pool.submit(tool.work, asked)
         try:
             watched = asyncio.wrap_future(future)
@@ -149,7 +153,7 @@ class Calls:
                 # protection: late-work-is-not-repeated
                 self._late[key] = future
         if not future.done():
-            raise ConfigError(_LATE)
+            raise ConfigError(_LATE, key="call.pending")
         answer: BaseModel = future.result()
         return answer
 
@@ -191,5 +195,5 @@ def serve(offered: Iterable[Offered]) -> None:
         if streams is None or rest is not None:
             raise
         if streams.subgroup(BrokenPipeError) is None:
-            raise ConfigError("stdin or stdout cannot be used") from group
+            raise ConfigError("stdin or stdout cannot be used", key="stdio.unusable") from group
         # Otherwise the client has ended.

@@ -126,6 +126,7 @@ class Starter:
         if free <= 0:
             raise ConfigError(
                 f"all {most} workers of this server are in use",
+                key="workers.exhausted",
                 hint="wait for the end of a run with the tool `orchestrator_wait`",
             )
         budget = self._budget(config.budget_total, asked)
@@ -161,6 +162,7 @@ class Starter:
         if rest <= 0:
             raise ConfigError(
                 f"the budget of this server, {total:g} USD, is used up or promised to live runs",
+                key="budget.exhausted",
                 hint="start runs with the argument `budget`, or ask the user for a higher limit",
             )
         return min([*given, rest])
@@ -179,13 +181,16 @@ def _read(spec: str) -> Workflow:
             return with_digests(read_workflow(path, expand=_expand).workflow)
         except OrchestratorError as error:
             # The path of the temporary file says nothing to a client.
-            raise ConfigError(error.message.replace(f"{path}", _SPEC)) from error
+            raise ConfigError(
+                error.message.replace(f"{path}", _SPEC), key="workflow.invalid"
+            ) from error
 
 
 def _expand(source: Source) -> list[str]:
     # protection: no-commands-for-items
     raise ConfigError(
         f"`foreach` with `{source.kind}` is not accepted from a client",
+        key="foreach.source",
         hint="list the items in the workflow",
     )
 
@@ -212,7 +217,7 @@ def _check(config: ParallelConfig, settings: ParallelConfig, whose: str) -> None
         for field in wider_settings(config, settings)
     ]
     if wider:
-        raise mistakes(wider, _HINT)
+        raise mistakes(wider, _HINT, key="limits.widened")
 
 
 def stop(repository: Repository, asked: arguments.Stop) -> answers.Stopped:

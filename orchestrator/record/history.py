@@ -151,6 +151,7 @@ class RunHistory:
         if result is None:
             raise RunDiedError(
                 f"the process of run {self.run_id} died before its workers were done",
+                key="run.died",
                 hint=f"resume the run: `orchestrator resume {self.run_id}`",
             )
         return result
@@ -222,16 +223,21 @@ def choose_run(
         if record is not None and (worker is None or worker in numbers):
             return RunHistory(directory, record)
     if wanted is not None and record is None:
-        raise ConfigError(f"the record of run {candidates[0].run_id} is missing or unreadable")
+        raise ConfigError(
+            f"the record of run {candidates[0].run_id} is missing or unreadable",
+            key="run.unreadable",
+        )
     if worker is not None:
         what = "no run" if wanted is None else f"run {candidates[0].run_id}"
         has = "has a" if wanted is None else "has no"
         raise ConfigError(
             f"{what} {has} worker {worker}{_others(runs) if wanted is None else ''}",
+            key="worker.unknown",
             hint="list the workers with `orchestrator ls --all`",
         )
     raise ConfigError(
         "there is no run in this repository" + _others(runs),
+        key="run.none",
         hint='start a run: `orchestrator parallel "a task"`',
     )
 
@@ -248,15 +254,21 @@ def find_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
         if (user := found[0].other_user) is not None:
             raise ConfigError(
                 f"run {found[0].run_id} belongs to {user}, and you may not read it",
+                key="run.forbidden",
                 hint=f"{user} can use this command on the run; `orchestrator ls` lists your own",
             )
         return found[0]
     if found:
         raise ConfigError(
             f"more than one run begins with `{wanted}`",
+            key="run.ambiguous",
             hint=f"name one of the runs: {_names(found)}",
         )
-    raise ConfigError(f"no such run: `{wanted}`", hint=f"runs of this repository: {_names(runs)}")
+    raise ConfigError(
+        f"no such run: `{wanted}`",
+        key="run.unknown",
+        hint=f"runs of this repository: {_names(runs)}",
+    )
 
 
 def _others(runs: Sequence[RunDirectory]) -> str:

@@ -23,12 +23,15 @@ def request_stop(history: RunHistory, workers: Sequence[int], *, kill: bool = Fa
         known = ", ".join(str(number) for number in history.workers)
         raise ConfigError(
             f"run {history.run_id} has no worker {', '.join(unknown)}",
+            key="worker.unknown",
             hint=f"workers of the run: {known}",
         )
     if not history.directory.is_live():
         history.result()  # raises an error if the run's process died
         raise ConfigError(
-            f"run {history.run_id} has ended", hint="`orchestrator ls` lists the runs"
+            f"run {history.run_id} has ended",
+            key="run.ended",
+            hint="`orchestrator ls` lists the runs",
         )
     running = [number for number in workers if history.directory.result(number) is None]
     for number in running:

@@ -86,6 +86,7 @@ def parse_target(text: str) -> Target:
     raise ConfigError(
         f"option `--report` is `{one_line(text)}`: must be FORMAT=FILE, with one of the formats "
         f"{', '.join(FORMATS)}; or one of {', '.join(SYSTEMS)}",
+        key="option.invalid",
         hint=f"the format may be left out if the file ends in {suffixes}",
     )
 
@@ -95,6 +96,7 @@ def _check_path(file: str) -> Path:
         check_output(Path(file))
     except OSError as error:
         raise ConfigError(
-            f"the file `{one_line(file)}` of option `--report` cannot be written: {error.strerror}"
+            f"the file `{one_line(file)}` of option `--report` cannot be written: {error.strerror}",
+            key="report.unwritable",
         ) from error
     return Path(file)

@@ -237,6 +237,7 @@ def endpoint(environ: Mapping[str, str]) -> str:
     if not address.startswith(("http://", "https://")):
         raise ConfigError(
             "`--report otlp-http` needs the address of a collector",
+            key="collector.missing",
             hint="set OTEL_EXPORTER_OTLP_ENDPOINT, for example to `http://localhost:4318`",
         )
     return address

@@ -34,17 +34,20 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
     if not project.caches:
         raise ConfigError(
             "no caches are configured",
+            key="cache.unconfigured",
             hint="write `caches: [pip, npm]` into the configuration file, or use `--cache pip`",
         )
     if not project.setup:
         raise ConfigError(
             "there is no `setup` command to fill the caches with",
+            key="setup.missing",
             hint="write `setup: [npm ci]` into the configuration file, or use `--setup CMD`",
         )
     # protection: no-found-files-setup-on-internet
     if "setup" in config.closed_stages:
         raise ConfigError(
             "`setup` commands of a configuration file in the repository may not fill caches",
+            key="setup.untrusted",
             hint="pass `--config FILE` if you trust the author of that file",
         )
     return ParallelConfig(

@@ -54,7 +54,7 @@ class CandidateJudge:
             ConfigError: There is no check, or a check is an empty command.
         """
         if not rules.all_checks:
-            raise ConfigError("judging needs a check")
+            raise ConfigError("judging needs a check", key="check.missing")
         check_commands(rules.commands)
         self._rules = rules
         self._repository = Repository(Path(root) if root is not None else Path.cwd())
@@ -176,6 +176,7 @@ class CandidateJudge:
         if self._cancelled:
             raise EngineError(
                 "the workers were interrupted before all candidates were ready",
+                key="run.interrupted",
                 hint=f"to judge the workers as they are: `orchestrator judge {result.run_id}`",
             )
         return result

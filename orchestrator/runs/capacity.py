@@ -36,12 +36,14 @@ def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
     if wanted > most:
         raise ConfigError(
             f"{wanted} workers would need a worktree each, but `max_worktrees` is {most}",
+            key="worktrees.exhausted",
             hint=f"use fewer `--workers`, or raise the limit: {raised}",
         )
     lines = "".join(f"\n  {line}" for line in _candidates(repository, taken))
     raise ConfigError(
         f"there are {len(taken)} worktrees of workers; {wanted} more would exceed "
         f"`max_worktrees`, which is {most}{lines}",
+        key="worktrees.exhausted",
         hint="`orchestrator parallel-cleanup --merged` removes merged, clean worktrees; "
         "without `--merged` it removes the other worktrees too, and `orchestrator restore` "
         "restores them",
@@ -107,6 +109,7 @@ def check_disk(
         raise ConfigError(
             f"the worktrees of {jobs} workers need about {-(-needed // _MIB)} MiB of "
             f"disk, but {fullest} has {free // _MIB} MiB free",
+            key="disk.insufficient",
             hint="remove the leftovers of earlier runs with `orchestrator parallel-cleanup "
             "--merged`",
         )

@@ -117,7 +117,7 @@ class ContainerTest:
 
     def _check_cancelled(self) -> None:
         if self._cancelled:
-            raise EngineError("the checks were interrupted")
+            raise EngineError("the checks were interrupted", key="checks.interrupted")
 
     def _note(self, event: Event) -> None:
         if isinstance(event, RunStarted):

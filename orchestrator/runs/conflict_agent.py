@@ -109,7 +109,9 @@ class ConflictAgent:
         finally:
             self._context.unlink(missing_ok=True)
         if self._cancelled:
-            raise EngineError("the resolution of conflicts was interrupted")
+            raise EngineError(
+                "the resolution of conflicts was interrupted", key="resolution.interrupted"
+            )
         proposal = self._proposal(result)
         # protection: agent-branches-of-its-run-are-removed
         cleanup(self._repository.top, engine=self._engine, run_id=result.run_id, purge=True)
@@ -152,7 +154,9 @@ class ConflictAgent:
 
     def _execute(self, run: ParallelRunner | ResumedRun) -> RunResult:
         if self._cancelled:
-            raise EngineError("the resolution of conflicts was interrupted")
+            raise EngineError(
+                "the resolution of conflicts was interrupted", key="resolution.interrupted"
+            )
         self._running = run
         try:
             return run.execute()

@@ -118,6 +118,7 @@ def check_enforcement(
             named = ", ".join(f"`{name}`" for name in refused)
             raise UnsupportedError(
                 f"the engine ({features.version}) does not enforce these limits: {named}",
+                key="limits.unenforced",
                 hint=unenforced_hint(refused),
             )
     return replace(features, enforced=enforced)

@@ -105,7 +105,9 @@ class Expansion:
                 return None
             name, size = files()[path]
             if size > LONGEST_LIST:
-                raise ConfigError(f"`{path}` is larger than {LONGEST_LIST // 1024**2} MiB")
+                raise ConfigError(
+                    f"`{path}` is larger than {LONGEST_LIST // 1024**2} MiB", key="foreach.too-long"
+                )
             return repository.git.run("cat-file", "blob", name)
 
         return expander(files=files, read=read, run=self._output_of if self._runs else None)
@@ -125,7 +127,10 @@ class Expansion:
             with self._lock:
                 self._runner = runner
                 if self._stopped:
-                    raise ConfigError(f"the command of `foreach` was not started: {_STOPPED}")
+                    raise ConfigError(
+                        f"the command of `foreach` was not started: {_STOPPED}",
+                        key="foreach.stopped",
+                    )
             try:
                 return self._read_output(runner.execute())
             finally:
@@ -135,10 +140,12 @@ class Expansion:
         (worker,) = result.results
         try:
             if self._stopped:
-                raise ConfigError(f"the command of `foreach` was stopped: {_STOPPED}")
+                raise ConfigError(
+                    f"the command of `foreach` was stopped: {_STOPPED}", key="foreach.stopped"
+                )
             if worker.status is not Status.SUCCESS:
                 cause = worker.message or worker.reason
-                raise ConfigError(f"the command of `foreach` failed: {cause}")
+                raise ConfigError(f"the command of `foreach` failed: {cause}", key="foreach.failed")
             directory = RunDirectory(Repository(self._root).state_dir / "runs" / result.run_id)
             stdout, _ = log_files(directory.worker(worker.worker_id))
             with stdout.open("rb") as file:
@@ -147,5 +154,5 @@ class Expansion:
             with connected(self._engine) as connection:
                 cleanup(self._root, engine=connection, run_id=result.run_id, purge=True)
         if len(said) > LONGEST_LIST:
-            raise ConfigError(_TOO_LONG)
+            raise ConfigError(_TOO_LONG, key="foreach.too-long")
         return said.decode("utf-8", "surrogateescape")

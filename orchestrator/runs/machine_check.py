@@ -16,18 +16,21 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
     if cpus is not None and cpus > features.cpus:
         yield ConfigError(
             f"`cpus` is {cpus:g}, which is more than the engine has",
+            key="machine.too-small",
             hint=f"use at most {features.cpus}",
         )
     # protection: memory-above-machines-refused
     if memory > features.memory and memory_was_chosen(config):
         yield ConfigError(
             f"`memory` is {size(memory)}, which is more than the engine has",
+            key="machine.too-small",
             hint=f"use at most {features.memory // 1024**2}m",
         )
     for name, service in config.project.services.items():
         if service.cpus > features.cpus or service.memory > features.memory:
             yield ConfigError(
                 f"the limits of service `{name}` are more than the engine has",
+                key="machine.too-small",
                 hint=f"use at most {features.cpus} CPUs and {features.memory // 1024**2}m",
             )
 

@@ -196,7 +196,9 @@ class Merger:
 
     def _resolver(self, request: MergeRequest, engine: Engine) -> Resolver:
         if request.agent is None:
-            raise ConfigError("`on_conflict` is `agent`, but the option `agent` is not set")
+            raise ConfigError(
+                "`on_conflict` is `agent`, but the option `agent` is not set", key="agent.missing"
+            )
         agent = ConflictAgent(
             request.agent,
             self._repository.top,

@@ -75,7 +75,7 @@ def name_workers(
         conflicts = list(names.conflicts(workers))
         for conflict in conflicts:
             if not conflict.movable:
-                raise ConfigError(conflict.message, hint=_HINT)
+                raise ConfigError(conflict.message, key="names.conflict", hint=_HINT)
         if not conflicts:
             return workers
         taken |= {conflict.number for conflict in conflicts}
@@ -104,7 +104,9 @@ def _absolute(repository: Repository, directory: str) -> Path:
     try:
         path = repository.top / Path(directory).expanduser()
     except RuntimeError as error:
-        raise ConfigError(f"`worktree_dir`: {error}", hint="use an absolute path") from error
+        raise ConfigError(
+            f"`worktree_dir`: {error}", key="worktree-dir.invalid", hint="use an absolute path"
+        ) from error
     return Path(os.path.normpath(path))
 
 
@@ -178,6 +180,7 @@ class _Names:
             if name and is_reserved(name, [first + star]):
                 raise ConfigError(
                     f"`worktree_dir`: the repository has files in `{one_line(name)}`",
+                    key="worktree-dir.tracked",
                     hint="use a directory without tracked files, such as `.worktrees/{n}`",
                 )
 
@@ -190,11 +193,13 @@ class _Names:
         if set(",:\\") & set(str(path)) or not is_text(str(path)) or not str(path).isprintable():
             raise ConfigError(
                 f"`worktree_dir`: containers cannot mount `{one_line(str(path))}`",
+                key="worktree-dir.unmountable",
                 hint="use a path without `,`, `:`, `\\` and control characters",
             )
         if path.is_relative_to(self._repository.top.resolve()):
             raise ConfigError(
                 f"`worktree_dir`: the absolute path {path} is in the repository",
+                key="worktree-dir.in-repository",
                 hint="use a path relative to the repository's top, such as `.worktrees/{n}`",
             )
         return str(path)

@@ -242,6 +242,7 @@ def _check_service(engine: ContainerEngine, name: str, service: Service) -> None
         if not service.command and not engine.has_command(service.image):
             raise ConfigError(
                 f"the service `{name}` has no command, and its image `{service.image}` has none",
+                key="service.no-command",
                 hint=f"set `command` of the service `{name}`, or use an image with a command",
             )
 

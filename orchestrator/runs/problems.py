@@ -86,5 +86,5 @@ class Problems:
             more = [f"\n  and {len(errors) - _MOST} more"] if len(errors) > _MOST else []
             listed = "".join([*lines, *more])
             raise next(graver, ConfigError)(
-                f"{len(errors)} problems prevent the run:{listed}"
+                f"{len(errors)} problems prevent the run:{listed}", key="run.prevented"
             ) from errors[0]

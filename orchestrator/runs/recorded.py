@@ -121,11 +121,16 @@ def report(root: Path | str | None = None, *, run: str | None = None, format: st
         ConfigError: There is no such run or format, or the run's record cannot be read.
     """
     if format not in FORMATS:
-        raise ConfigError(f"`format` is `{one_line(format)}`: must be one of {', '.join(FORMATS)}")
+        raise ConfigError(
+            f"`format` is `{one_line(format)}`: must be one of {', '.join(FORMATS)}",
+            key="report-format.unknown",
+        )
     directory = History.open(root, run).directory
     found = read_run(directory)
     if found is None:
-        raise ConfigError(f"the record of run {directory.run_id} is missing or unreadable")
+        raise ConfigError(
+            f"the record of run {directory.run_id} is missing or unreadable", key="run.unreadable"
+        )
     return FORMATS[format].render(found)
 
 
@@ -183,6 +188,7 @@ def config_to_repeat(repository: Repository, run: str | None, worker: int) -> Pa
         if history.directory.is_live():
             raise ConfigError(
                 f"run {history.run_id} is still running",
+                key="run.live",
                 hint=f"stop the run first: `orchestrator stop --all --run {history.run_id}`",
             )
         record = require_record(history.directory)
@@ -208,6 +214,7 @@ def settings_to_repeat(
     if "tasks" in record.private and _REDACTED in spec.task + spec.model_name:
         raise ConfigError(
             f"the task of worker {spec.worker_id} contained a secret, which is not recorded",
+            key="task.secret",
             hint=_AGAIN,
         )
     config = _settings_of_task(record, spec)
@@ -223,6 +230,7 @@ def settings_to_repeat(
         raise ConfigError(
             f"run {record.run_id} used values that are not recorded: "
             f"{', '.join(f'`{name}`' for name in missing)}",
+            key="value.unrecorded",
             hint="set the variables in the environment" if are_variables else _AGAIN,
         )
     env = {name: environ[name] for name in names}
@@ -250,6 +258,7 @@ def _settings_of_task(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
     if task.inputs:
         raise ConfigError(
             f"task `{task.id}` uses the results of other tasks and cannot be repeated alone",
+            key="task.dependent",
             hint=f"`orchestrator spec run FILE --after {record.run_id}` runs the tasks that "
             "did not succeed",
         )

@@ -79,7 +79,9 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
             directory.release()
             directory.remove()
             if isinstance(error, OSError):
-                raise RepositoryError(f"cannot record the run: {error}") from error
+                raise RepositoryError(
+                    f"cannot record the run: {error}", key="run.unrecordable"
+                ) from error
             raise
     _keep_private(request, record)
     return ClaimedRun(record, directory)
@@ -94,6 +96,7 @@ def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> No
         if worker.is_named and not same:
             raise ConfigError(
                 "a name from `worktree_dir` or `branch` contains the value of a secret",
+                key="name.secret",
                 hint="choose another name: directory and branch names are visible to others",
             )
 

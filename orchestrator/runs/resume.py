@@ -87,6 +87,7 @@ class ResumedRun:
         if not directory.take_over(self._lease):
             raise ConfigError(
                 f"run {directory.run_id} is in progress in process {directory.process}",
+                key="run.live",
                 hint=f"watch the run with `orchestrator watch {directory.run_id}`",
             )
         try:
@@ -164,6 +165,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
     if record is None:
         raise ConfigError(
             f"run {directory.run_id} cannot be resumed: its record is missing or unreadable",
+            key="run.unreadable",
             hint=f"remove the run with `orchestrator parallel-cleanup --run {directory.run_id}`",
         )
     inputs = read_inputs(directory.run_id, os.environ)
@@ -171,6 +173,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
         raise ConfigError(
             f"run {directory.run_id} cannot be resumed: values that were only in memory are gone: "
             f"{', '.join(record.private)}",
+            key="value.unrecorded",
             hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` removes the run, "
             "but keeps its finished work",
         )
@@ -188,6 +191,7 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
             raise ConfigError(
                 f"run {record.run_id} cannot be resumed: a later run uses the number, branch or "
                 "worktree of one of its unfinished workers",
+                key="run.superseded",
                 hint="start a new run with `orchestrator parallel`",
             )
         refs = worker_refs(repository)

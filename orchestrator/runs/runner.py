@@ -319,5 +319,7 @@ class ParallelRunner:
         except (OrchestratorError, OSError) as error:
             undo(checked.request.repository, claimed)
             if isinstance(error, OSError):
-                raise RepositoryError(f"cannot prepare the run: {error}") from error
+                raise RepositoryError(
+                    f"cannot prepare the run: {error}", key="run.unprepared"
+                ) from error
             raise

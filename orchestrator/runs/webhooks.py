@@ -53,6 +53,7 @@ def signing_key(environ: Mapping[str, str] = os.environ) -> bytes | None:
     if not text.startswith(_PREFIX) or len(key) < _SHORTEST_KEY:
         raise ConfigError(
             f"environment variable `{KEY_VARIABLE}` must be `{_PREFIX}` followed by a base64 key",
+            key="variable.invalid",
             hint=f'create a key: echo "{_PREFIX}$(head -c 32 /dev/urandom | base64)"',
         )
     return key

@@ -113,7 +113,8 @@ def _earlier(run: RunContext, earlier: Earlier) -> WorkerResult:
     result = _run_of(run, earlier).result(earlier.worker_id)
     if result is None:
         raise ConfigError(
-            f"the result of task `{earlier.task}` in run {earlier.run_id} is no longer recorded"
+            f"the result of task `{earlier.task}` in run {earlier.run_id} is no longer recorded",
+            key="result.missing",
         )
     return result
 

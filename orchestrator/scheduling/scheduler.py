@@ -135,7 +135,7 @@ class _Slots:
             self._waiting.remove(turn)
             if self._run.outcome.resumable:
                 why = "the worker did not start, because the result of another worker is missing"
-                result = _left_open(turn.worker, UnfinishedError(why))
+                result = _left_open(turn.worker, UnfinishedError(why, key="worker.not-started"))
             else:
                 result = result_of_skip(turn.worker, skip.reason, skip.message)
                 _give_back(turn.worker)
@@ -305,7 +305,7 @@ def _attempt(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRe
     except (OrchestratorError, OSError) as error:
         if worker.has_begun():
             # The worker's container may be running, and its work will be harvested.
-            raise UnfinishedError(str(error)) from error
+            raise UnfinishedError(str(error), key="work.uncollected") from error
         return result_of_failure(_as_it_is(worker), Reason.SETUP_FAILED, str(error))
     return attempt(worker)
 

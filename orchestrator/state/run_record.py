@@ -101,7 +101,9 @@ def require_record(run: RunDirectory) -> RunRecord:
     """
     record = read_record(run)
     if record is None:
-        raise ConfigError(f"the record of run {run.run_id} is missing or unreadable")
+        raise ConfigError(
+            f"the record of run {run.run_id} is missing or unreadable", key="run.unreadable"
+        )
     return record
 
 

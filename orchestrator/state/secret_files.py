@@ -94,7 +94,7 @@ def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
             problems.append(error)
     if problems:
         message = "; ".join(error.message for error in problems)
-        raise ConfigError(message, hint=problems[0].hint)
+        raise ConfigError(message, key="secret.unusable", hint=problems[0].hint)
     return Secrets(values=values, root=memory_root(environ) if values else None)
 
 
@@ -107,6 +107,7 @@ def _read_secret(name: str, file: str, environ: Mapping[str, str]) -> bytes:
         except OSError as error:
             raise ConfigError(
                 f"secret file `{file}` cannot be read: {error.strerror}",
+                key="secret.unreadable",
                 hint="use a readable file in `--secret NAME=@FILE`",
             ) from error
     elif name in environ:
@@ -114,18 +115,21 @@ def _read_secret(name: str, file: str, environ: Mapping[str, str]) -> bytes:
     else:
         raise ConfigError(
             f"secret `{name}` is not set in the environment",
+            key="secret.unset",
             hint=f"set the variable, or read the secret from a file with `--secret {name}=@FILE`",
         )
     # protection: long-secrets-refused
     if len(value) > MAX_BYTES:
         raise ConfigError(
             f"secret `{name}` is larger than {MAX_BYTES // 1024} KiB",
+            key="secret.too-large",
             hint="encrypt the data, pass the key as a secret, and put the data into the repository",
         )
     # protection: short-secrets-refused
     if max((len(line.strip()) for line in value.splitlines()), default=0) < SHORTEST:
         raise ConfigError(
             f"secret `{name}` has no line of at least {SHORTEST} bytes",
+            key="secret.too-short",
             hint="short values also occur in ordinary words of a log; use a longer secret",
         )
     return value
@@ -143,6 +147,7 @@ def memory_root(environ: Mapping[str, str]) -> Path:
             return root
     raise ConfigError(
         "secrets need a writable directory in memory (tmpfs), but there is none",
+        key="secret.no-memory",
         hint=f"mount a tmpfs on {_MEMORY}, or set `XDG_RUNTIME_DIR` to a directory on a tmpfs",
     )
 
@@ -157,7 +162,9 @@ def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int])
         _own_directory(directory.parent)
         _write_files(directory, values, owner)
     except OSError as error:
-        raise EngineError(f"cannot write a worker's secrets to memory: {error.strerror}") from error
+        raise EngineError(
+            f"cannot write a worker's secrets to memory: {error.strerror}", key="secret.unwritable"
+        ) from error
 
 
 def keep_private(root: Path, run_id: str, name: str, content: bytes) -> None:
@@ -172,7 +179,9 @@ def keep_private(root: Path, run_id: str, name: str, content: bytes) -> None:
             _own_directory(directory)
             write_private(directory / name, content)
     except OSError as error:
-        raise EngineError(f"cannot keep secret inputs in memory: {error.strerror}") from error
+        raise EngineError(
+            f"cannot keep secret inputs in memory: {error.strerror}", key="secret.unwritable"
+        ) from error
 
 
 def private_directory(root: Path, run_id: str) -> Path:
@@ -217,7 +226,9 @@ def grant_directory(root: Path, run_id: str, owner: tuple[int, int]) -> Path:
         found.mkdir(mode=0o700, exist_ok=True)
         os.chown(found, *owner)
     except OSError as error:
-        raise EngineError(f"cannot write the credential broker's keys: {error.strerror}") from error
+        raise EngineError(
+            f"cannot write the credential broker's keys: {error.strerror}", key="secret.unwritable"
+        ) from error
     return found
 
 
@@ -230,7 +241,9 @@ def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, in
     try:
         write_private(directory / name, content, mode=0o400, owner=owner)
     except OSError as error:
-        raise EngineError(f"cannot write the credential broker's keys: {error.strerror}") from error
+        raise EngineError(
+            f"cannot write the credential broker's keys: {error.strerror}", key="secret.unwritable"
+        ) from error
 
 
 def remove_grant(directory: Path, name: str) -> None:
@@ -248,6 +261,7 @@ def _own_directory(directory: Path) -> None:
         # first.
         raise EngineError(
             f"secrets cannot be stored in {directory}, which is not a directory of your own",
+            key="secret.directory",
             hint="set `XDG_RUNTIME_DIR` to a directory of your own on a tmpfs",
         )
 

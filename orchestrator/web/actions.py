@@ -96,7 +96,7 @@ class Actions:
                 run.directory.log_event(Notice(message=message))
             return path_of(run.repository, view.snapshot.run_id, number)
         if number is None:
-            raise ConfigError("no worker was chosen")
+            raise ConfigError("no worker was chosen", key="worker.unnamed")
         new = self.repeat(view.repository, view.snapshot.run_id, number)
         message = f"web view: worker {number} is repeated as run {new}"
         run.directory.log_event(Notice(message=message))
@@ -148,7 +148,7 @@ def merge_page(view: View, given: Fields | None = None, *, named: int | None = N
 
     def merge(wish: Wish) -> Merged:
         if not chosen:
-            raise ConfigError("no worker was chosen")
+            raise ConfigError("no worker was chosen", key="worker.unnamed")
         repository = view.repository
         return merge_branches(
             repository, read_branches(repository, view.snapshot.run_id, chosen), wish
@@ -237,7 +237,7 @@ def _page(view: View, given: Fields | None, question: _Question) -> Page:
 def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, object]:
     form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
     if conflict not in _CONFLICTS:
-        raise ConfigError("the form has an unknown value")
+        raise ConfigError("the form has an unknown value", key="form.invalid")
     request = read_request(MergeRequest, {"form": form, "on_conflict": conflict})
     # protection: preview-changes-nothing
     tried = replace(request, dry_run=True)
@@ -247,7 +247,10 @@ def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, objec
         return {"preview": _clean(preview)}
     # protection: merge-only-from-where-preview-was
     if _one(fields, "before", "") != preview.before:
-        raise ConfigError(f"`{preview.target}` moved since the preview: open the preview again")
+        raise ConfigError(
+            f"`{preview.target}` moved since the preview: open the preview again",
+            key="preview.outdated",
+        )
     merged = question.merge(Wish(request=request, named=True))
     if merged.landed:
         workers = ", ".join(map(str, merged.landed))

@@ -37,6 +37,7 @@ def export(catalog: RunCatalog, directory: Path) -> int:
             if names and "app.css" not in names:
                 raise ConfigError(
                     f"{directory} contains files that no export wrote",
+                    key="directory.occupied",
                     hint="name an empty directory, or the directory of an earlier export",
                 )
             static = files("orchestrator.web").joinpath("static")
@@ -46,7 +47,9 @@ def export(catalog: RunCatalog, directory: Path) -> int:
                 if page is not None:
                     replace_file(folder, name, page.html.encode())
     except OSError as error:
-        raise ConfigError(f"cannot write to {directory}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot write to {directory}: {error.strerror}", key="directory.unwritable"
+        ) from error
     return len(runs)
 
 

@@ -186,6 +186,7 @@ def _conflicts(view: View) -> Conflicts | None:
     if len(ready) > MOST_COMPARED:
         raise ConfigError(
             f"{len(ready)} workers committed something: the page compares at most {MOST_COMPARED}",
+            key="comparison.too-many",
             hint=f"compare the workers in a terminal: `orchestrator conflicts {run_id}`",
         )
     return _compare(repository, ready, run_id, repository.resolve("HEAD"))

@@ -108,6 +108,7 @@ def listening(port: int) -> Iterator[socket.socket]:
         except OSError as error:
             raise PortTakenError(
                 f"port {port} cannot be used: {error.strerror}",
+                key="port.taken",
                 hint="choose another port with `--port`, or leave the option out",
             ) from error
         yield server
@@ -121,7 +122,10 @@ def listening_at(path: Path) -> Iterator[socket.socket]:
         ConfigError: The socket cannot be created.
     """
     if len(os.fsencode(path)) > _LONGEST_SOCKET:
-        raise ConfigError(f"the path of the socket is longer than {_LONGEST_SOCKET} bytes: {path}")
+        raise ConfigError(
+            f"the path of the socket is longer than {_LONGEST_SOCKET} bytes: {path}",
+            key="socket.path",
+        )
     with OwnSocket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         # protection: socket-is-for-its-owner-only
         before = os.umask(0o177)
@@ -132,6 +136,7 @@ def listening_at(path: Path) -> Iterator[socket.socket]:
         except OSError as error:
             raise ConfigError(
                 f"the socket {path} cannot be created: {error.strerror}",
+                key="socket.failed",
                 hint="choose another path: a file is there, or another `orchestrator ui` serves",
             ) from error
         finally:

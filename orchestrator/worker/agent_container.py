@@ -116,7 +116,9 @@ def _start(
     terms = _limits(worker, workspace, place)
     found = place.step(AGENT_STEP) if run.resumed else None
     if found is None and checkpoints.launch() is not None:
-        raise EngineError("the worker's container is gone: another program removed it")
+        raise EngineError(
+            "the worker's container is gone: another program removed it", key="container.removed"
+        )
     secrets = stack.enter_context(
         run.request.secrets.laid_out(
             run.directory.run_id, worker.number, workspace.user, again=found is not None

@@ -89,7 +89,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
         try:
             if left.is_spent:
                 # After a resume, the worker's share of the run's budget may be smaller.
-                raise ConfigError("nothing is left of the worker's budget")
+                raise ConfigError("nothing is left of the worker's budget", key="budget.spent")
             _archive_attempt(worker, given_up)
         except (OrchestratorError, OSError) as error:
             last = with_note(given_up, f"no further attempt could be prepared ({error})")

@@ -36,6 +36,7 @@ def check_dotenv(repository: Repository, base: str, path: str | None) -> None:
     if path is not None and repository.git.run("ls-tree", "--full-tree", base, "--", path):
         raise ConfigError(
             f"the `dotenv` file `{path}` is tracked by git, so its lines would be committed",
+            key="dotenv.tracked",
             hint="use an untracked file, such as `.env.local`",
         )
 
@@ -71,7 +72,8 @@ def write_dotenv(
             raise
         raise OrchestratorError(
             f"the `dotenv` file `{path}` cannot be written: a directory or a link is in its place, "
-            "or its path leads through a file or a link"
+            "or its path leads through a file or a link",
+            key="dotenv.blocked",
         ) from error
 
 

@@ -67,7 +67,9 @@ def harvest_worker(
         harvested = harvest(request)
     except (EngineError, ImageNotFoundError, OSError) as error:
         said = str(error) if isinstance(error, OSError) else error.message
-        raise UnfinishedError(f"the worker's work could not be collected: {said}") from error
+        raise UnfinishedError(
+            f"the worker's work could not be collected: {said}", key="work.uncollected"
+        ) from error
     except OrchestratorError as error:
         harvested = Harvested(workspace.start, (), refused=str(error))
     worker.times.begin("update")
@@ -94,7 +96,9 @@ def _take_refused(request: HarvestRequest) -> None:
         for part, into in ((TREE, store.copy), (GIT, store.git)):
             place.take(part, into, limit=given + request.room)
     except (EngineError, OSError) as error:
-        raise UnfinishedError(f"the worker's refused work could not be kept: {error}") from error
+        raise UnfinishedError(
+            f"the worker's refused work could not be kept: {error}", key="work.uncollected"
+        ) from error
 
 
 def _check_filters(worker: WorkerContext, verdict: Verdict, tip: str) -> Verdict:

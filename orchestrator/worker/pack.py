@@ -118,7 +118,7 @@ def _wait_for_end(container: Container, place: Place, *, room: int) -> bytes:
         ended.set()
         watch.join()
     if refusals:
-        raise HarvestRefusedError(refusals[0])
+        raise HarvestRefusedError(refusals[0], key="work.refused")
     return said
 
 
@@ -153,13 +153,16 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     try:
         status = container.wait(DEATH)
     except TimeoutError:
-        return EngineError(f"the container that packs worker files did not end in {DEATH:g} s")
+        return EngineError(
+            f"the container that packs worker files did not end in {DEATH:g} s",
+            key="packing.timeout",
+        )
     # protection: packing-that-somebody-ended-is-repeated
     if status.exit_code in _ENDED and not status.oom_killed:
-        return EngineError("the container that packs worker files was killed")
+        return EngineError("the container that packs worker files was killed", key="packing.killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
     refused = HarvestRefusedError(
-        f"packing the worker's work failed: {output_line(redactor.text(last))}"
+        f"packing the worker's work failed: {output_line(redactor.text(last))}", key="work.unpacked"
     )
     return disk_full(last) or refused
 

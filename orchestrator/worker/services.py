@@ -146,7 +146,8 @@ class Services:
                 raise
             except OrchestratorError as error:
                 raise EngineError(
-                    f"service `{name}` (image `{service.image}`): {error.message}"
+                    f"service `{name}` (image `{service.image}`): {error.message}",
+                    key="service.unstartable",
                 ) from error
         for sidecar in self._sidecars:
             self._await(sidecar, self._wanted[sidecar.name], self._holder.id)
@@ -220,8 +221,10 @@ class Services:
                 continue
             check.stop()
             if problem is None:
-                raise StartCancelledError(f"the start of service `{sidecar.name}` was cancelled")
-            raise ServiceFailedError(f"service `{sidecar.name}` {problem}")
+                raise StartCancelledError(
+                    f"the start of service `{sidecar.name}` was cancelled", key="start.cancelled"
+                )
+            raise ServiceFailedError(f"service `{sidecar.name}` {problem}", key="service.failed")
 
     def _check(self, sidecar: Sidecar, service: Service, holder: str) -> Check:
         if service.health is not None:

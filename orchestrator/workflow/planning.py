@@ -219,6 +219,7 @@ def check_modes(config: ParallelConfig, workflow: Workflow) -> None:
     if config.isolation.read_only and writers:
         raise ConfigError(
             f"task `{writers[0]}`: `mode` is `rw`, but the run is read-only",
+            key="task.mode",
             hint="remove `mode`, or run without `read_only`",
         )
 
@@ -239,6 +240,7 @@ def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
             raise ConfigError(
                 f"task `{task.id}` is a command with `{{{{results}}}}`: a shell would "
                 "execute what other workers printed",
+                key="task.results-in-command",
                 hint="let the command read the results from the file `$ORCHESTRATOR_RESULTS`",
             )
 

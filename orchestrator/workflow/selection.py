@@ -66,7 +66,8 @@ def missing(workflow: Workflow, done: Mapping[str, Earlier]) -> Workflow:
             tasks.append(task.model_copy(update=update))
     if not tasks:
         raise ConfigError(
-            "all tasks of the workflow succeeded in the earlier run: no task is left to run"
+            "all tasks of the workflow succeeded in the earlier run: no task is left to run",
+            key="workflow.done",
         )
     return Workflow.model_validate({**dict(workflow), "tasks": tasks, "done": tuple(done.values())})
 
@@ -83,7 +84,9 @@ def _ids_of(workflow: Workflow, names: Sequence[str]) -> set[str]:
     ]
     if problems:
         shown = ", ".join(f"`{one_line(name, limit=60)}`" for name in [*known][:20])
-        raise ConfigError("; ".join(problems), hint=f"the workflow's tasks are {shown}")
+        raise ConfigError(
+            "; ".join(problems), key="task.unknown", hint=f"the workflow's tasks are {shown}"
+        )
     return set[str]().union(*(known[name] for name in names))
 
 
@@ -102,6 +105,7 @@ def _select(workflow: Workflow, kept: Collection[str]) -> Selection:
             names = ", ".join(f"`{name}`" for name in task.inputs[:10])
             raise ConfigError(
                 f"task `{task.id}` reduces the results of {names}, none of which is selected",
+                key="task.unselected",
                 hint="select one of the reduced tasks, or use results of an earlier run: "
                 "`--after RUN`",
             )

@@ -210,7 +210,10 @@ def publish(caches: Caches, repository: Repository, base: str, run_id: str, root
         return
     # protection: empty-cache-replaces-no-other
     if not any(_has_packages(made / kind) for kind in caches.kinds):
-        raise ConfigError(f"`setup` put no package into the cache of {', '.join(caches.kinds)}")
+        raise ConfigError(
+            f"`setup` put no package into the cache of {', '.join(caches.kinds)}",
+            key="cache.unfilled",
+        )
     # The closed directory around the caches keeps other users of this machine out.
     # protection: caches-are-not-writable-for-others
     place.mkdir(mode=0o700, parents=True, exist_ok=True)

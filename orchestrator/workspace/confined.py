@@ -39,19 +39,27 @@ def check_confined(config: ParallelConfig, repository: Repository, base: str) ->
     if not config.triggers.paths:
         raise ConfigError(
             "`enforce` is `ro`, but `--alert-outside` (in a file: `paths`) names no directory",
+            key="enforce.no-paths",
             hint=hint,
         )
     try:
         places = directories(config.triggers.paths)
     except ValueError as error:
-        raise ConfigError(f"`enforce: ro`: {error}", hint=hint) from error
+        raise ConfigError(
+            f"`enforce: ro`: {error}", key="enforce.path-invalid", hint=hint
+        ) from error
     for place in places:
         if (other := _in_the_way(repository, base, place)) is not None:
-            raise ConfigError(f"`enforce: ro`: `{other}` is not a directory", hint=hint)
+            raise ConfigError(
+                f"`enforce: ro`: `{other}` is not a directory",
+                key="enforce.path-invalid",
+                hint=hint,
+            )
     # protection: enforce-ro-refused-with-submodules
     if any(entry.startswith(_GITLINK) for entry in repository.git.tree(base)):
         raise ConfigError(
             "`enforce: ro` is not supported in a repository with submodules",
+            key="enforce.submodules",
             hint="leave `enforce` out: changes outside `paths` are still reported",
         )
     dotenv = config.project.dotenv
@@ -60,6 +68,7 @@ def check_confined(config: ParallelConfig, repository: Repository, base: str) ->
         raise ConfigError(
             f"`enforce: ro`: the `dotenv` file `{dotenv}` is not in a directory of "
             "`--alert-outside` (in a file: `paths`)",
+            key="enforce.dotenv",
             hint="use a file in one of these directories, or leave `enforce` or `dotenv` out",
         )
 
@@ -130,7 +139,8 @@ def make_directory(tree: Path, path: str, user: tuple[int, int]) -> None:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
         raise OrchestratorError(
-            f"`enforce: ro`: `{path}` is not a directory in the commit that the worker starts from"
+            f"`enforce: ro`: `{path}` is not a directory in the commit that the worker starts from",
+            key="enforce.no-directory",
         ) from error
     finally:
         os.close(folder)

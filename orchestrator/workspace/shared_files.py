@@ -101,10 +101,13 @@ def read_given(top: Path, file: str | None) -> str | None:
     except OSError as error:
         raise ConfigError(
             f"context file `{file}` cannot be read: {error.strerror}",
+            key="context.unreadable",
             hint="`--context FILE` takes a text file",
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"context file `{file}` is not UTF-8 text") from error
+        raise ConfigError(
+            f"context file `{file}` is not UTF-8 text", key="context.encoding"
+        ) from error
 
 
 def keep_given(directory: RunDirectory, redactor: Redactor, given: str | None) -> None:

@@ -191,7 +191,9 @@ def _listed(top: Path) -> tuple[str, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise ConfigError(f"`{LIST}` cannot be read: {error.strerror}") from error
+        raise ConfigError(
+            f"`{LIST}` cannot be read: {error.strerror}", key="copy.unreadable"
+        ) from error
     lines = split_lines(os.fsdecode(text))
     return tuple(line for line in lines if line.strip() and not line.startswith("#"))
 
@@ -214,6 +216,7 @@ def _refuse_unreadable(top: Path, patterns: Sequence[str]) -> None:
             if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112
                 raise ConfigError(
                     f"`--copy {one_line(pattern)}`: the directory {folder} cannot be read",
+                    key="copy.unreadable",
                     hint="make the directory readable for you",
                 )
 
@@ -269,6 +272,7 @@ def _refuse_secrets(paths: set[str], patterns: Sequence[str]) -> None:
     if found:
         raise ConfigError(
             f"patterns of `copy` match files that may hold a secret: {_some(found)}",
+            key="copy.secret",
             hint=f"if workers need such a file, name it: `--copy {one_line(found[0])}`; "
             "otherwise narrow the pattern",
         )

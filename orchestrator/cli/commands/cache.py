@@ -87,6 +87,7 @@ def clear() -> None:
     if before and not removed:
         raise ConfigError(
             "a run is in progress and may use the caches",
+            key="cache.busy",
             hint="wait for the run's end, or stop the run: `orchestrator stop --all`",
         )
     for generation in removed:

@@ -21,7 +21,10 @@ def compare(words: RunAndWorkers = None, json: Json = False) -> None:
     """
     run, numbers = run_and_workers(words)
     if len(numbers) not in (0, 2):
-        raise ConfigError("name two workers to compare them, or no worker for the whole judgement")
+        raise ConfigError(
+            "name two workers to compare them, or no worker for the whole judgement",
+            key="argument.invalid",
+        )
     repository = Repository(Path.cwd())
     judgement = latest_judgement(repository.state_dir, run)
     pair = pair_of(repository, judgement, *numbers) if numbers else None

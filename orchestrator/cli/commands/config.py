@@ -76,13 +76,14 @@ def validate(
     if path is None:
         raise ConfigError(
             "there is no configuration file: the defaults apply",
+            key="configuration.missing",
             hint="`orchestrator init` writes a file that fits the project",
         )
     check = check_file(path, top=None if named else top)
     refused = [] if named else check.named_only
     if check.problems or refused:
         hint = NAME_IT.format(path) if refused else _KEYS_HINT
-        raise mistakes([*check.problems, *refused], hint)
+        raise mistakes([*check.problems, *refused], hint, key="configuration.invalid")
     show("ok")
     if check.named_only:
         tell("these settings are accepted only because you named the file:")

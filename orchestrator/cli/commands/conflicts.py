@@ -44,7 +44,7 @@ def conflicts(
     and no ref changes. The exit code is 1 if there is a conflict.
     """
     if config is not None and not check:
-        raise ConfigError("`--config` requires `--check`")
+        raise ConfigError("`--config` requires `--check`", key="option.incomplete")
     wanted, numbers = run_and_workers(words)
     repository = Repository(Path.cwd())
     run = read_branches(repository, wanted, numbers)

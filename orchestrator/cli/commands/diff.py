@@ -86,12 +86,13 @@ def diff(
 
 def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
     if raw and stat:
-        raise ConfigError("`--raw` cannot be used with `--stat`")
+        raise ConfigError("`--raw` cannot be used with `--stat`", key="option.conflict")
     # protection: raw-is-refused-in-ci-jobs
     if raw and is_log:
         raise ConfigError(
             "`--raw` is refused in the log of a CI job: the patch may contain commands for the CI "
             "system",
+            key="output.unsafe",
             hint="write the patch to a file: `orchestrator diff N --raw > FILE`",
         )
 

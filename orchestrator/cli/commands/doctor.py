@@ -242,7 +242,7 @@ def _for_containers(engine: Engine) -> Repository:
     """
     repository = Repository(Path.cwd())
     if engine.image_info(BASE_IMAGE) is None:
-        raise ImageNotFoundError("not checked: the base image is missing")
+        raise ImageNotFoundError("not checked: the base image is missing", key="image.missing")
     return repository
 
 

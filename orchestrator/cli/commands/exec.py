@@ -68,6 +68,7 @@ def shell(worker: Number, run: RunOption = None) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
             "`shell` requires a terminal",
+            key="terminal.missing",
             hint=f"without a terminal, use `orchestrator exec {worker} -- CMD`",
         )
     env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
@@ -130,6 +131,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
         if not containers:
             raise NotRunningError(
                 f"worker {worker} of run {run_id} {said}; it has no container",
+                key="worker.not-running",
                 hint="list workers with `orchestrator ls`",
             )
     except BaseException:
@@ -140,6 +142,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
     except NotRunningError as error:
         raise NotRunningError(
             f"worker {worker} of run {run_id} is not running, or its container is paused",
+            key="worker.not-running",
             hint=f"list workers with `orchestrator ls`, or see `orchestrator logs {worker}`",
         ) from error
     finally:

@@ -117,7 +117,7 @@ def build_variables(entries: Sequence[str]) -> Iterator[Mapping[str, str]]:
     try:
         company = Company.parse(entries)
     except ValueError as error:
-        raise ConfigError(f"`--company`: {error}") from error
+        raise ConfigError(f"`--company`: {error}", key="company.invalid") from error
     bundle = company.bundle()
     with tempfile.NamedTemporaryFile(prefix="orchestrator-ca-") as file:
         file.write(bundle or b"")
@@ -138,11 +138,13 @@ def build(options: BuildOptions) -> None:
     if options.agent is AgentImage.SHELL and options.tag is not None:
         raise ConfigError(
             "`--tag` names an agent's image, but `shell` has no image of its own",
+            key="option.conflict",
             hint=f"`shell` tasks run in the base image `{BASE_IMAGE}`",
         )
     if options.agent is AgentImage.BROKER and (options.tag or options.project):
         raise ConfigError(
             "the image of the credential broker has a fixed name and base image",
+            key="option.conflict",
             hint="remove `--tag` and `--from`",
         )
     own = _project(options.project, quiet=options.quiet) if options.project else None
@@ -229,7 +231,9 @@ def save(
         ]
         if not names:
             raise ConfigError(
-                "there is no image to save", hint="build one: `orchestrator image build`"
+                "there is no image to save",
+                key="image.none-built",
+                hint="build one: `orchestrator image build`",
             )
         _show_archived(save_images(engine, names, file))
 

@@ -75,16 +75,18 @@ def logs(
     if options.raw and worker is None:
         raise ConfigError(
             "`--raw` requires the number of a worker",
+            key="option.incomplete",
             hint="name the worker: `orchestrator logs --raw 1 > FILE`",
         )
     # protection: logs-raw-refused-in-job
     if options.raw and not options.force and in_ci(os.environ):
         raise ConfigError(
             "`--raw` is refused in a CI job: the output may contain commands for the CI system",
+            key="output.unsafe",
             hint="remove `--raw`, or add `--force` if the bytes do not reach the job's log",
         )
     if options.force and not options.raw:
-        raise ConfigError("`--force` requires `--raw`")
+        raise ConfigError("`--force` requires `--raw`", key="option.incomplete")
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
         chosen = [*(_stage_logs(history, numbers, stages) if stages else _logs(history, numbers))]

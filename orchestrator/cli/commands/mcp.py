@@ -97,12 +97,16 @@ def mcp(options: McpOptions) -> None:
     wrong = sorted(words - {*known})
     if wrong:
         raise ConfigError(
-            f"option `--allow` is `{one_line(wrong[0])}`: must be of {', '.join(known)}"
+            f"option `--allow` is `{one_line(wrong[0])}`: must be of {', '.join(known)}",
+            key="option.invalid",
         )
     named = words
     allowed: tuple[Allowed, ...] = tuple(word for word in get_args(Allowed) if word in named)
     if options.budget_total is not None and not 0 < options.budget_total < inf:
-        raise ConfigError(f"option `--budget-total` is `{options.budget_total}`: must be above 0")
+        raise ConfigError(
+            f"option `--budget-total` is `{options.budget_total}`: must be above 0",
+            key="option.invalid",
+        )
     limits = Limits(
         options={"preset": options.preset, "agent_cli": options.agent_cli},
         config=options.config.absolute() if options.config else None,

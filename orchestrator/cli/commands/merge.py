@@ -100,7 +100,8 @@ def merge(
         if numbers or request.dry_run or options.report:
             raise ConfigError(
                 "`--undo` takes a whole merge back: it cannot be used with numbers, `--dry-run` "
-                "or `--report`"
+                "or `--report`",
+                key="option.conflict",
             )
         _undo(repository, request.into, run, as_json=options.json)
         return
@@ -130,16 +131,21 @@ def merge(
 def _check_queue(given: GivenSettings, options: MergeCommand) -> None:
     on_conflict = given.get("on_conflict")
     if not options.queue and not given.keys().isdisjoint(("checks", "tests")):
-        raise ConfigError("`--check` and `--tests` require `--queue`")
+        raise ConfigError("`--check` and `--tests` require `--queue`", key="option.incomplete")
     if options.config and not options.queue and on_conflict != "agent":
-        raise ConfigError("`--config` requires `--queue` or `--on-conflict agent`")
+        raise ConfigError(
+            "`--config` requires `--queue` or `--on-conflict agent`", key="option.incomplete"
+        )
     if not options.queue:
         return
     if given.get("dry_run") or options.undo:
-        raise ConfigError("`--queue` cannot be used with `--dry-run` or `--undo`")
+        raise ConfigError(
+            "`--queue` cannot be used with `--dry-run` or `--undo`", key="option.conflict"
+        )
     if on_conflict == "stop":
         raise ConfigError(
-            "`--on-conflict stop` cannot be used with `--queue`: use `skip` or `agent`"
+            "`--on-conflict stop` cannot be used with `--queue`: use `skip` or `agent`",
+            key="option.conflict",
         )
 
 
@@ -147,11 +153,15 @@ def _check_agent(given: GivenSettings, options: MergeCommand, settings: GivenSet
     if given.get("on_conflict") != "agent":
         if settings or options.resolver_task or given.get("allowed"):
             raise ConfigError(
-                "options of an agent, such as `--agent-cli`, require `--on-conflict agent`"
+                "options of an agent, such as `--agent-cli`, require `--on-conflict agent`",
+                key="option.incomplete",
             )
         return
     if given.get("dry_run") or options.undo:
-        raise ConfigError("`--on-conflict agent` cannot be used with `--dry-run` or `--undo`")
+        raise ConfigError(
+            "`--on-conflict agent` cannot be used with `--dry-run` or `--undo`",
+            key="option.conflict",
+        )
 
 
 def _undo(repository: Repository, into: str | None, wanted: str | None, *, as_json: bool) -> None:

@@ -41,6 +41,7 @@ def pick(given: _Given, words: RunAndWorkers = None, json: Json = False) -> None
     if len(numbers) > 1:
         raise ConfigError(
             "only one worker can be picked",
+            key="argument.invalid",
             hint="to merge several workers, use `orchestrator merge`",
         )
     repository = Repository(Path.cwd())

@@ -104,11 +104,13 @@ def pr(options: PullRequestOptions, words: RunAndWorkers = None) -> None:
     if options.forge not in (None, *_FORGES):
         raise ConfigError(
             f"option `--forge` is `{one_line(options.forge or '')}`: must be one of "
-            f"{', '.join(_FORGES)}"
+            f"{', '.join(_FORGES)}",
+            key="option.invalid",
         )
     if bool(numbers) is options.best:
         raise ConfigError(
             "name the workers to publish, or give `--best`",
+            key="worker.unnamed",
             hint="to publish the branch of worker 2: `orchestrator pr 2`",
         )
     repository = Repository(Path.cwd())

@@ -29,18 +29,24 @@ def report(
     if artifacts is not None:
         check_artifacts(artifacts)
     if sum(target.path is None for target in targets) > 1:
-        raise ConfigError("only one report can be printed", hint="write `--report FORMAT=FILE`")
+        raise ConfigError(
+            "only one report can be printed",
+            key="report.stdout",
+            hint="write `--report FORMAT=FILE`",
+        )
     with open_run(run) as history:
         directory = history.directory
     found = read_run(directory)
     if found is None:
-        raise ConfigError(f"the record of run {directory.run_id} is missing or unreadable")
+        raise ConfigError(
+            f"the record of run {directory.run_id} is missing or unreadable", key="run.unreadable"
+        )
     found = replace(found, junit=tuple(junit or ()))
     problems = [] if artifacts is None else [*copy_artifacts(found, artifacts)]
     for target in targets:
         _write(found, target)
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError("\n".join(problems), key="artifacts.incomplete")
     if not targets and artifacts is None:
         show(overview(found, width=terminal_width()))
 
@@ -50,7 +56,9 @@ def _write(found: RunReport, target: Target) -> None:
         try:
             publish(found, target.format, os.environ, sys.stdout)
         except OSError as error:
-            raise ConfigError(f"the report could not be sent: {error.strerror or error}") from error
+            raise ConfigError(
+                f"the report could not be sent: {error.strerror or error}", key="report.unsent"
+            ) from error
     elif target.path is None and target.format == "markdown":
         show(FORMATS["markdown"].render(found).rstrip("\n"))
     elif target.path is None:
@@ -59,4 +67,6 @@ def _write(found: RunReport, target: Target) -> None:
         try:
             target.write(found, top=Repository(Path.cwd()).top)
         except OSError as error:
-            raise ConfigError(f"the report could not be written: {error.strerror}") from error
+            raise ConfigError(
+                f"the report could not be written: {error.strerror}", key="report.unwritable"
+            ) from error

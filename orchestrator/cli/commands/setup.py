@@ -63,7 +63,9 @@ def setup(options: SetupOptions) -> None:
     """
     agents = options.agent or [AgentImage.ARCHITECT]
     if options.check and options.load is not None:
-        raise ConfigError("`--check` changes nothing", hint="remove `--load`")
+        raise ConfigError(
+            "`--check` changes nothing", key="option.conflict", hint="remove `--load`"
+        )
     if not options.check:
         prepare_machine(lambda text: None if options.quiet else tell(one_line(text)))
         if options.load is None:

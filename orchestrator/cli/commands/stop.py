@@ -31,11 +31,14 @@ def stop(
     if everyone and workers:
         raise ConfigError(
             "numbers of workers cannot be used with `--all`",
+            key="option.conflict",
             hint="`orchestrator stop --all` stops every worker of the run",
         )
     if not (everyone or workers):
         raise ConfigError(
-            "no worker was chosen", hint="use `orchestrator stop N`, or `orchestrator stop --all`"
+            "no worker was chosen",
+            key="worker.unnamed",
+            hint="use `orchestrator stop N`, or `orchestrator stop --all`",
         )
     with open_run(run, worker=workers[0] if workers else None) as history:
         running = request_stop(history, workers or list(history.workers), kill=kill)

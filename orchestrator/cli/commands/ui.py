@@ -128,11 +128,11 @@ def _check(options: UiOptions) -> None:
     }
     named = [name for name, value in serving.items() if value]
     if options.export is not None and named:
-        raise ConfigError(f"`--export` cannot be used with `{named[0]}`")
+        raise ConfigError(f"`--export` cannot be used with `{named[0]}`", key="option.conflict")
     if options.socket is not None and named[0] in ("--port", "--open"):
-        raise ConfigError(f"`--socket` cannot be used with `{named[0]}`")
+        raise ConfigError(f"`--socket` cannot be used with `{named[0]}`", key="option.conflict")
     if options.socket is not None and options.open:
-        raise ConfigError("`--socket` cannot be used with `--open`")
+        raise ConfigError("`--socket` cannot be used with `--open`", key="option.conflict")
 
 
 def _tell_link(listener: socket, key: str, *, opens: bool) -> None:

@@ -53,13 +53,14 @@ def uninstall(options: UninstallOptions) -> None:
     removed as by `parallel-cleanup`: unmerged work stays in refs, which are listed.
     """
     if options.dry_run == options.yes:
-        raise ConfigError("`uninstall` needs either `--dry-run` or `--yes`")
+        raise ConfigError("`uninstall` needs either `--dry-run` or `--yes`", key="option.missing")
     repositories = _repositories(options.root)
     with own_engine() as engine:
         found = find_belongings(engine, repositories)
         if found.live and options.yes:
             raise ConfigError(
                 f"{count(len(found.live), 'run')} in progress: {', '.join(found.live[:3])}",
+                key="run.live",
                 hint="stop them in their repositories: `orchestrator stop --all`",
             )
         if options.dry_run:

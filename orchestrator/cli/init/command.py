@@ -95,7 +95,9 @@ def init(options: InitOptions) -> None:
     if options.vscode:
         if options != InitOptions(vscode=True):
             raise ConfigError(
-                "`--vscode` has no other option", hint="run `init` once for each file"
+                "`--vscode` has no other option",
+                key="option.conflict",
+                hint="run `init` once for each file",
             )
         write_tasks(repository.top)
         return
@@ -132,6 +134,7 @@ def _check_room(top: Path, *, force: bool) -> None:
     if present is not None and not force:
         raise ConfigError(
             f"a configuration file exists already: {present}",
+            key="configuration.exists",
             hint=f"use `--force` to write {FILE_NAME} anyway",
         )
 
@@ -236,6 +239,7 @@ def _write(target: Path, text: str, *, force: bool) -> Path:
     except OSError as error:
         raise ConfigError(
             f"cannot write {target}: {error.strerror}",
+            key="file.unwritable",
             hint="check what is there, and the directory's permissions",
         ) from error
     return target

@@ -45,11 +45,14 @@ def write_tasks(top: Path) -> None:
     except FileExistsError as error:
         show(text.rstrip())
         raise ConfigError(
-            f"{target} exists already", hint="add the printed `tasks` and `inputs` to it"
+            f"{target} exists already",
+            key="file.exists",
+            hint="add the printed `tasks` and `inputs` to it",
         ) from error
     except OSError as error:
         raise ConfigError(
             f"cannot write {target}: {error.strerror}",
+            key="file.unwritable",
             hint="check what is there, and the directory's permissions",
         ) from error
     show(str(target))

@@ -69,6 +69,7 @@ def check_switches(environ: Mapping[str, str]) -> None:
         if value not in ("", _OFF):
             raise ConfigError(
                 f"environment variable `{name}` is `{one_line(value, limit=60)}`: must be `off`",
+                key="variable.invalid",
                 hint=f"`off` {effect}; unset the variable otherwise",
             )
 

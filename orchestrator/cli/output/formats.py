@@ -32,6 +32,7 @@ def age(option: str, text: str) -> timedelta:
     except ValueError as error:
         raise ConfigError(
             f"`{option}` must be an age, not `{one_line(text)}`",
+            key="option.invalid",
             hint="use a whole number and a unit: `90s`, `15m`, `6h`, `2d`",
         ) from error
 

@@ -129,12 +129,16 @@ def _of_context(contexts: Path, name: str, undo: str) -> Address:
         context = _Context.model_validate_json(text)
     except (OSError, ValidationError) as error:
         raise ConfigError(
-            f"cannot read the Docker context `{shown}`", hint=f"`docker context ls`, or {undo}"
+            f"cannot read the Docker context `{shown}`",
+            key="docker-context.unreadable",
+            hint=f"`docker context ls`, or {undo}",
         ) from error
     endpoint = context.endpoints.docker
     if context.name != name or not endpoint.host:
         raise ConfigError(
-            f"the Docker context `{shown}` has no address", hint=f"`docker context ls`, or {undo}"
+            f"the Docker context `{shown}` has no address",
+            key="docker-context.invalid",
+            hint=f"`docker context ls`, or {undo}",
         )
     certificates = contexts / "tls" / key / "docker"
     return Address(

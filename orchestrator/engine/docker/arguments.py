@@ -98,7 +98,7 @@ def _mount(mount: BindMount | OverlayMount | TmpfsMount, labels: Mapping[str, st
         return Mount(mount.target, str(mount.source), type="bind", read_only=mount.read_only)
     if isinstance(mount, OverlayMount):
         return _overlay(mount, labels)
-    raise EngineError(f"unknown kind of mount: {mount}")
+    raise EngineError(f"unknown kind of mount: {mount}", key="mount.unknown")
 
 
 def _overlay(mount: OverlayMount, labels: Mapping[str, str]) -> Mount:

@@ -142,7 +142,9 @@ class DockerContainer:
         """Check that the packet filter is set, unless the container has ended."""
         if not packets.active and not packets.apply(self._process()) and self._process():
             packets.give_up()
-            raise EngineError("cannot find the network of the worker to set its firewall")
+            raise EngineError(
+                "cannot find the network of the worker to set its firewall", key="firewall.failed"
+            )
 
     def _process(self) -> int:
         """Return the id of the main process; 0 if it does not run."""
@@ -227,10 +229,8 @@ class DockerContainer:
                 self._killed = signal == "SIGKILL"
                 self._client.kill(self._id, signal)
             except docker.errors.APIError as error:
-                if error.status_code not in (
-                    404,
-                    409,
-                ):  # 404: the container is gone; 409: it has ended meanwhile
+                # 404: the container is gone; 409: it has ended meanwhile.
+                if error.status_code not in (404, 409):
                     raise
 
     def usage(self) -> Usage | None:

@@ -84,11 +84,14 @@ class DockerEngine(DockerImages):
         self._filters_calls = is_supported(info)
         for image in images:
             if self.image_id(image) is None:
-                raise ImageNotFoundError(f"no such image: `{image}`", hint=image_hint(image))
+                raise ImageNotFoundError(
+                    f"no such image: `{image}`", key="image.missing", hint=image_hint(image)
+                )
         runtimes = tuple(sorted(info.get("Runtimes") or {}))
         if runtime is not None and runtime not in runtimes:
             raise UnsupportedError(
                 f"the Docker engine has no runtime `{runtime}`",
+                key="runtime.unknown",
                 hint=f"runtimes of the engine: {', '.join(runtimes)}",
             )
         return EngineFeatures(
@@ -187,7 +190,8 @@ class DockerEngine(DockerImages):
         holder = self.adopt(other)
         if holder is None:
             raise EngineError(
-                "the container that provides the network of the worker's services is gone"
+                "the container that provides the network of the worker's services is gone",
+                key="services.network-gone",
             )
         # A container with a guard uses its guard's network, so the guard is the owner to share
         # with.

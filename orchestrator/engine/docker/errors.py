@@ -50,6 +50,7 @@ def translated(action: str) -> Iterator[None]:
     except docker.errors.ImageNotFound as error:
         raise ImageNotFoundError(
             f"cannot {action}: {_explain(error)}",
+            key="image.missing",
             hint="pull the image, or build it, as with `orchestrator image build`",
         ) from error
     except docker.errors.APIError as error:
@@ -58,7 +59,7 @@ def translated(action: str) -> Iterator[None]:
     except (docker.errors.DockerException, docker.errors.StreamParseError) as error:
         if _is_connection(error):
             raise _unreachable(action, error) from error
-        raise EngineError(f"cannot {action}: {error}") from error
+        raise EngineError(f"cannot {action}: {error}", key="engine.failure") from error
     # docker-py reads streams without requests, so a hang-up in the middle raises urllib3's errors.
     except (
         requests.exceptions.RequestException,
@@ -71,18 +72,20 @@ def translated(action: str) -> Iterator[None]:
 def _refusal(action: str, error: docker.errors.APIError) -> OrchestratorError:
     text = _explain(error)
     if any(phrase in text for phrase in _PORT_TAKEN):
-        return PortTakenError(f"cannot {action}: {text}")
+        return PortTakenError(f"cannot {action}: {text}", key="port.taken")
     if _OPEN_FILES in text:
         return EngineError(
             f"cannot {action}: the engine's own limit of open files is lower than `open_files`",
+            key="engine.open-files",
             hint="reduce `open_files`, or raise the limit of the engine's service",
         )
     if _MEMBERS in text:
         return EngineError(
             f"cannot {action}: {text}",
+            key="engine.refusal",
             hint="if no container uses the network, restart Docker: it counts one that is gone",
         )
-    return EngineError(f"cannot {action}: {text}")
+    return EngineError(f"cannot {action}: {text}", key="engine.refusal")
 
 
 def _explain(error: docker.errors.APIError) -> str:
@@ -98,7 +101,9 @@ def _unreachable(action: str, error: BaseException) -> EngineUnavailableError:
     # The socket's own error text; the SDK's text also has the names of three classes.
     said = (isinstance(root, OSError) and root.strerror) or str(error)
     return EngineUnavailableError(
-        f"cannot {action}: the Docker engine does not answer ({said})", hint=_remedy(root)
+        f"cannot {action}: the Docker engine does not answer ({said})",
+        key="engine.unreachable",
+        hint=_remedy(root),
     )
 
 

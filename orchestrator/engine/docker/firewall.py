@@ -222,6 +222,7 @@ def await_ready(guard: DockerContainer) -> None:
     problem = output_line(said.decode("utf-8", "replace"))
     raise EngineError(
         f"cannot set up the firewall of the worker's network: {problem}",
+        key="firewall.failed",
         hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
     )
 

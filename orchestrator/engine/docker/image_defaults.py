@@ -46,6 +46,7 @@ def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
     if not spec.command and not (config.get("Entrypoint") or config.get("Cmd")):
         raise EngineError(
             f"the image `{spec.image}` has no command to start",
+            key="image.no-command",
             hint="set a command, or use an image that has one",
         )
     mounted = {normpath(mount.target) for mount in spec.mounts}
@@ -57,6 +58,7 @@ def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
             raise EngineError(
                 f"the image `{spec.image}` declares the volume {path}, which would hide files of "
                 "the worker",
+                key="image.volume",
                 hint="use an image without this volume",
             )
     volumes = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))

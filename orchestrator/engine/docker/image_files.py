@@ -52,7 +52,7 @@ def read_file(client: docker.APIClient, container: str, path: str, *, most: int)
         entry = archive.next()
         file = archive.extractfile(entry) if entry is not None and entry.isreg() else None
         if file is None:
-            raise EngineError(f"{path} of the container is not a file")
+            raise EngineError(f"{path} of the container is not a file", key="image.unreadable")
         return file.read()
 
 
@@ -76,14 +76,18 @@ def image_files(
                 for number, member in enumerate(archive):
                     path = f"{parent}/{member.name}"
                     if number >= _MOST_ENTRIES or read > _MOST:
-                        raise EngineError(f"`{image}` has too many files below {top}")
+                        raise EngineError(
+                            f"`{image}` has too many files below {top}", key="image.too-many-files"
+                        )
                     if not member.isreg() or member.size > _LARGEST or not wanted(path):
                         continue
                     content = archive.extractfile(member)
                     read += member.size
                     yield path, content.read() if content else b""
         except tarfile.TarError as error:
-            raise EngineError(f"cannot read files of `{image}`: {error}") from error
+            raise EngineError(
+                f"cannot read files of `{image}`: {error}", key="image.unreadable"
+            ) from error
 
 
 @contextmanager

@@ -174,7 +174,8 @@ def _archive(image: ImageBuild) -> Iterator[tuple[IO[bytes], str]]:
             name = _pack(image, archive)
         except OSError as error:
             raise ImageBuildError(
-                f"cannot pack the build context of `{image.tag}`: {one_line(str(error))}"
+                f"cannot pack the build context of `{image.tag}`: {one_line(str(error))}",
+                key="build.context",
             ) from error
         yield archive, name
 
@@ -211,7 +212,9 @@ def _ignore_lines(listed: Path) -> list[str]:
         return []
     except OSError as error:
         why = "the file is a link" if error.errno == errno.ELOOP else error.strerror
-        raise ImageBuildError(f"{listed} cannot be read: {why}") from error
+        raise ImageBuildError(
+            f"{listed} cannot be read: {why}", key="build.file-unreadable"
+        ) from error
     return split_lines(data.decode(errors="surrogateescape"))
 
 
@@ -242,7 +245,7 @@ def _building(action: str) -> Iterator[None]:
     except (EngineUnavailableError, ImageBuildError):
         raise
     except OrchestratorError as error:
-        raise ImageBuildError(error.message) from error
+        raise ImageBuildError(error.message, key="build.failed") from error
 
 
 def _follow(stream: Iterable[dict[str, Any]], *, action: str, progress: Progress) -> None:
@@ -254,7 +257,7 @@ def _follow(stream: Iterable[dict[str, Any]], *, action: str, progress: Progress
     last: deque[str] = deque(maxlen=_LAST_LINES)
     for event in stream:
         if "error" in event:
-            raise ImageBuildError(_failure(action, str(event["error"]), last))
+            raise ImageBuildError(_failure(action, str(event["error"]), last), key="build.failed")
         for line in _lines(event):
             last.append(line)
             progress(line)

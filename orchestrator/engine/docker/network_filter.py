@@ -126,7 +126,7 @@ class Helper:
             line = next(lines, "the container with the rules for this machine ended")
         # protection: failed-host-rules-are-error
         if line != READY:
-            raise EngineError(output_line(line))
+            raise EngineError(output_line(line), key="firewall.failed")
         self._socket.settimeout(None)
         self._listener = threading.Thread(
             target=self._listen, args=(lines,), name="network-filter", daemon=True
@@ -156,7 +156,8 @@ class Helper:
         answer = self._ask("confine", container, process, rules)
         if answer not in ("done", "gone"):
             raise EngineError(
-                f"cannot set up the firewall of the worker's network: {output_line(answer)}"
+                f"cannot set up the firewall of the worker's network: {output_line(answer)}",
+                key="firewall.failed",
             )
         return answer == "done"
 
@@ -180,7 +181,8 @@ class Helper:
             # protection: helper-that-does-not-answer-is-not-asked-again
             self.give_up()
             raise EngineError(
-                "the container that sets the firewall of the run's network does not work"
+                "the container that sets the firewall of the run's network does not work",
+                key="firewall.failed",
             )
         return answer
 
@@ -285,5 +287,7 @@ class NetworkFilter:
 
     def _helper(self) -> Helper:
         if self.helper is None:
-            raise EngineError("no container sets the firewall of the worker's network")
+            raise EngineError(
+                "no container sets the firewall of the worker's network", key="firewall.failed"
+            )
         return self.helper

@@ -38,7 +38,9 @@ def create_bridge(client: docker.APIClient, name: str, labels: Mapping[str, str]
     # The engine would use an existing bridge, with all that is connected to it.
     # protection: bridge-of-another-program-is-not-used
     if (_INTERFACES / bridge).exists():
-        raise EngineError(f"cannot create the network: the interface `{bridge}` exists")
+        raise EngineError(
+            f"cannot create the network: the interface `{bridge}` exists", key="network.exists"
+        )
     with translated("create the network"):
         # protection: workers-in-one-network-are-separated
         # protection: name-of-another-network-is-not-used
@@ -99,7 +101,7 @@ def create_internal_network(
             problem = error.message
             continue
         return PrivateNetwork(id=created["Id"], subnet=subnet)
-    raise EngineError(f"cannot create the network `{name}`: {problem}")
+    raise EngineError(f"cannot create the network `{name}`: {problem}", key="network.failed")
 
 
 def _create(

@@ -76,11 +76,15 @@ class Porter:
                 line = _stdout(process).line(_LONGEST_LINE)
                 answer: dict[str, Any] = json.loads(line)
             except ArchiveError as error:
-                raise EngineUnavailableError("the connection to the place was cut") from error
+                raise EngineUnavailableError(
+                    "the connection to the place was cut", key="place.disconnected"
+                ) from error
             except ValueError as error:
-                raise EngineError("the place sent something unreadable") from error
+                raise EngineError(
+                    "the place sent something unreadable", key="place.answer-invalid"
+                ) from error
         if "error" in answer:
-            raise EngineError(f"the place refused: {answer['error']}")
+            raise EngineError(f"the place refused: {answer['error']}", key="place.refusal")
         return answer
 
     def order(self, order: Mapping[str, object]) -> None:
@@ -127,16 +131,25 @@ class Porter:
                 while "final" not in (head := json.loads(source.line(_LARGEST_FILE))):
                     name, length = head["name"], head["length"]
                     if head["at"] != at[name] or not 0 < length <= _LARGEST_FRAME:
-                        raise EngineError("the place sent other data than it was asked for")
+                        raise EngineError(
+                            "the place sent other data than it was asked for",
+                            key="place.answer-invalid",
+                        )
                     data = source.exactly(length)
                     if hashlib.sha256(data).hexdigest() != head["sha256"]:
-                        raise EngineError("data of the place was altered on its way")
+                        raise EngineError(
+                            "data of the place was altered on its way", key="place.data-altered"
+                        )
                     at[name] += length
                     yield name, data
             except ArchiveError as error:
-                raise EngineUnavailableError("the connection to the place was cut") from error
+                raise EngineUnavailableError(
+                    "the connection to the place was cut", key="place.disconnected"
+                ) from error
             except (ValueError, KeyError, TypeError) as error:
-                raise EngineError("the place sent something unreadable") from error
+                raise EngineError(
+                    "the place sent something unreadable", key="place.answer-invalid"
+                ) from error
         if head["final"]:
             yield "", b""
 
@@ -145,7 +158,7 @@ class Porter:
         try:
             return _Call(self._client, self.name, command, terminal=None, env={})
         except NotRunningError as error:
-            raise EngineError("the place has ended") from error
+            raise EngineError("the place has ended", key="place.ended") from error
 
     def read_record(self, name: str) -> dict[str, Any]:
         """Return a JSON object among the porter's files, also if the place has ended.

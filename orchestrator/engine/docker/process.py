@@ -55,7 +55,9 @@ class DockerProcess:
                 )["Id"]  # fmt: skip
             except docker.errors.APIError as error:
                 if error.status_code in _ABSENT:
-                    raise NotRunningError("the container is not running") from error
+                    raise NotRunningError(
+                        "the container is not running", key="container.not-running"
+                    ) from error
                 raise
             connection: Any = client.exec_start(self._id, tty=self._terminal, socket=True)
         # The socket itself, without docker-py's wrappers: it is writable, and has no read timeout.
@@ -108,12 +110,15 @@ class DockerProcess:
                 try:
                     state = self._client.exec_inspect(self._id)
                 except docker.errors.NotFound as error:
-                    raise EngineError("the container ended, and the command with it") from error
+                    raise EngineError(
+                        "the container ended, and the command with it", key="container.ended"
+                    ) from error
             if not state["Running"] and state["ExitCode"] is not None:
                 return int(state["ExitCode"])
             if time.monotonic() >= deadline:
                 raise EngineError(
-                    "the container engine did not report the exit code of a command in a container"
+                    "the container engine did not report the exit code of a command in a container",
+                    key="command.no-exit-code",
                 )
             time.sleep(_TICK)
 

@@ -31,6 +31,7 @@ def check_address(address: Address) -> None:
     if url.startswith(("/", "./", "../", "~")):
         raise UnsupportedError(
             f"`DOCKER_HOST` is the path `{one_line(url)}`, not an address",
+            key="engine.address",
             hint=f"export DOCKER_HOST={shlex.quote('unix://' + url)}",
         )
     if url.startswith("ssh://"):
@@ -39,6 +40,7 @@ def check_address(address: Address) -> None:
     if str(parse_host(url, False, address.has_tls)).startswith("http://"):
         raise UnsupportedError(
             f"the address {address.shown} has no TLS: others could control the engine",
+            key="engine.no-tls",
             hint=_hint(address),
         )
 
@@ -60,6 +62,7 @@ def check_engine(address: Address, version: Mapping[str, Any], info: Mapping[str
         number = one_line(str(version.get("Version", "")), limit=50)
         raise UnsupportedError(
             f"Podman {number} is not supported: it lacks mount and log options that workers need",
+            key="engine.podman",
             hint=_hint(address),
         )
     # protection: remote-engine-refused
@@ -69,6 +72,7 @@ def check_engine(address: Address, version: Mapping[str, Any], info: Mapping[str
     if any("rootless" in option for option in info.get("SecurityOptions") or ()):
         raise UnsupportedError(
             "rootless Docker is not supported: its workers could not write to their files",
+            key="engine.rootless",
             hint=_hint(address),
         )
 
@@ -88,6 +92,7 @@ def _remote(address: Address) -> UnsupportedError:
     return UnsupportedError(
         "an engine that is not reached over a Unix socket is not supported "
         f"({address.shown}): it does not see the files of this machine",
+        key="engine.remote",
         hint=_hint(address),
     )
 

@@ -117,6 +117,7 @@ class SshTunnel:
                 reason = one_line(said.strip().rpartition("\n")[2]) or "it does not answer"
                 raise EngineUnavailableError(
                     f"cannot connect to `{one_line(self._host)}` by ssh: {reason}",
+                    key="ssh.failed",
                     hint=f"check that `ssh {one_line(self._host)} docker version` works without "
                     "a question",
                 )
@@ -187,6 +188,7 @@ def split_address(address: str) -> tuple[str, tuple[str, ...], str]:
     if bad or host.startswith("-") or user.startswith("-") or any(c.isspace() for c in host + user):
         raise ConfigError(
             f"`{one_line(address)}` is not an address for ssh",
+            key="ssh.address",
             hint="write it as `ssh://USER@HOST:PORT`; passwords are not supported",
         )
     options = (*(("-p", str(port)) if port else ()), *(("-l", user) if user else ()))

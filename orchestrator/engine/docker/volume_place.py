@@ -151,7 +151,9 @@ class VolumePlace:
             if part.name in self._memory or (part.name in self._written & self._arrived.keys()):
                 continue
             if part.name in self._written and is_file(source):
-                raise UnsupportedError("steps cannot write to a single file of a place")
+                raise UnsupportedError(
+                    "steps cannot write to a single file of a place", key="place.single-file"
+                )
             shared = self._volumes.share(source, part.digest) if part.digest else None
             if part.name in self._written:
                 volume = self._volumes.create(f"part-{part.name}")
@@ -182,7 +184,9 @@ class VolumePlace:
         """Create the container of a step, and those of the steps that follow it."""
         described = self.spec.step(step)
         if self._networks is None and (start.network != "none" or start.network_of or start.ports):
-            raise UnsupportedError("the steps of this place have no network")
+            raise UnsupportedError(
+                "the steps of this place have no network", key="place.no-network"
+            )
         found = self._follower(described)
         if found is None:
             found = self._create(described, start)
@@ -222,7 +226,9 @@ class VolumePlace:
                 directory = f"{_MEMORY}/{part.name}"
                 self._volumes.send_to_memory(source_of(part), self._porter.name, directory)
             if volume is None:
-                raise EngineError(f"the files of the part `{part.name}` were not sent")
+                raise EngineError(
+                    f"the files of the part `{part.name}` were not sent", key="place.part-missing"
+                )
             mounts.append(self._volumes.mount_of(part, volume))
         labels = {**self._volumes.labels, **step.spec.labels, **start.labels, STEP: step.name}
         # protection: order-is-in-no-object-of-engine
@@ -249,7 +255,9 @@ class VolumePlace:
         try:
             shell = read_file(self._client, container, "/bin/sh", most=_LARGEST_SHELL)
             if shell is None:
-                raise EngineError(f"the image `{spec.image}` has no `/bin/sh`")
+                raise EngineError(
+                    f"the image `{spec.image}` has no `/bin/sh`", key="image.no-shell"
+                )
             channel = f"{_CHANNELS}/{step}"
             # protection: no-step-traces-its-shim
             self._volumes.write(self._porter.name, channel, {_SHELL: shell}, mode=0o711)
@@ -297,9 +305,13 @@ class VolumePlace:
         try:
             unpack(pieces(), into, limit=limit, most=MOST_FILES)
         except ArchiveError as error:
-            raise EngineError(f"cannot take files from the place: {error}") from error
+            raise EngineError(
+                f"cannot take files from the place: {error}", key="place.transfer"
+            ) from error
         if (size, digest.hexdigest()) != (packed["size"], packed["sha256"]):
-            raise EngineError("files from the place were altered on their way")
+            raise EngineError(
+                "files from the place were altered on their way", key="place.data-altered"
+            )
 
     def release(self) -> None:
         """Remove the place."""
@@ -319,17 +331,25 @@ def _check(spec: PlaceSpec) -> None:
     for part in spec.parts:
         source_of(part)
         if not _NAME.fullmatch(part.name):
-            raise UnsupportedError(f"a place with volumes has no part `{part.name}`")
+            raise UnsupportedError(
+                f"a place with volumes has no part `{part.name}`", key="place.part-unknown"
+            )
     for step in spec.steps:
         user, _, _ = step.spec.user.partition(":")
         # protection: steps-in-volumes-never-run-as-root
         if not user.isdecimal() or int(user) == 0:
             # The porter's user, who could hold the step's channel open.
-            raise UnsupportedError("a step of a place with volumes needs a user other than root")
+            raise UnsupportedError(
+                "a step of a place with volumes needs a user other than root", key="place.root-step"
+            )
         if step.spec.own_program:
-            raise UnsupportedError("a place with volumes runs no program of an image as a step")
+            raise UnsupportedError(
+                "a place with volumes runs no program of an image as a step", key="place.image-step"
+            )
         if not _NAME.fullmatch(step.name):
-            raise UnsupportedError(f"a place with volumes has no step `{step.name}`")
+            raise UnsupportedError(
+                f"a place with volumes has no step `{step.name}`", key="place.step-unknown"
+            )
 
 
 def _order(step: Step, start: Start, *, nonce: str) -> dict[str, object]:

@@ -36,7 +36,10 @@ class VolumeStep(DockerContainer):
     def start(self) -> None:
         """Start the container, unless it was started before; the porter lets the command begin."""
         if not self._is_new and self._porter.call("state", self._step)["state"] == "waiting":
-            raise EngineError("the step was not ordered completely; remove it, and order again")
+            raise EngineError(
+                "the step was not ordered completely; remove it, and order again",
+                key="place.step-incomplete",
+            )
         super().start()
 
     @patient

@@ -174,7 +174,9 @@ class Volumes:
             if problems and isinstance(problems[0], OSError):
                 raise problems[0] from error
             if problems:
-                raise EngineError(f"cannot send files to the place: {problems[0]}") from error
+                raise EngineError(
+                    f"cannot send files to the place: {problems[0]}", key="place.transfer"
+                ) from error
             raise
 
     @contextmanager
@@ -229,7 +231,9 @@ class Volumes:
         finally:
             remove_container(self._client, container)
         if code:
-            raise EngineError(f"files could not be copied in the engine (exit code {code})")
+            raise EngineError(
+                f"files could not be copied in the engine (exit code {code})", key="place.transfer"
+            )
 
     def remove(self) -> None:
         """Remove all containers and volumes of the place."""
@@ -268,7 +272,7 @@ def source_of(part: Part) -> Path:
         UnsupportedError: It is an overlay.
     """
     if not isinstance(part.mount, BindMount):
-        raise UnsupportedError("a place with volumes has no overlays")
+        raise UnsupportedError("a place with volumes has no overlays", key="place.no-overlays")
     return part.mount.source
 
 

@@ -47,7 +47,9 @@ def save_images(
         create_output(path, engine.save(images))
     except OSError as error:
         raise ConfigError(
-            f"cannot write {path}: {error.strerror}", hint="choose the path of a new file"
+            f"cannot write {path}: {error.strerror}",
+            key="file.unwritable",
+            hint="choose the path of a new file",
         ) from error
     with _opened(path) as file:
         return tuple(_read(file, path))
@@ -70,7 +72,9 @@ def load_images(
     for digest in digests:
         if not _DIGEST.fullmatch(digest):
             raise ConfigError(
-                f"not a digest: `{one_line(digest)}`", hint="write `sha256:` and 64 digits"
+                f"not a digest: `{one_line(digest)}`",
+                key="digest.invalid",
+                hint="write `sha256:` and 64 digits",
             )
     with _opened(path) as file:
         found = tuple(_read(file, path))
@@ -81,6 +85,7 @@ def load_images(
         if strange:
             raise ConfigError(
                 f"{path}: `{strange[0].name}` has the digest {strange[0].digest}",
+                key="digest.mismatch",
                 hint="get the file again, or name the digests that `image save` printed",
             )
         file.seek(0)
@@ -93,6 +98,7 @@ def _check_names(images: Sequence[str]) -> None:
         if not is_own_name(image):
             raise ConfigError(
                 f"not an image of orchestrator: `{one_line(image)}`",
+                key="image.foreign",
                 hint="use `docker save` and `docker load` for other images",
             )
 
@@ -103,7 +109,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with open_regular(path, follow=True) as file:
             yield file
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}", key="file.unreadable") from error
 
 
 def _read(file: IO[bytes], path: Path) -> Iterator[ArchivedImage]:
@@ -118,12 +124,16 @@ def _read(file: IO[bytes], path: Path) -> Iterator[ArchivedImage]:
                 config = str(entry["Config"])
                 digest = hashlib.sha256(read(config)).hexdigest()
                 if digest not in config:
-                    raise ConfigError(f"{path}: an image's configuration was changed")
+                    raise ConfigError(
+                        f"{path}: an image's configuration was changed", key="archive.altered"
+                    )
                 for name in entry["RepoTags"]:
                     yield ArchivedImage(name=str(name), digest=f"sha256:{digest}")
     except (tarfile.TarError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{path} is not an archive of images", hint="`orchestrator image save FILE` writes one"
+            f"{path} is not an archive of images",
+            key="archive.invalid",
+            hint="`orchestrator image save FILE` writes one",
         ) from error
 
 

@@ -267,4 +267,4 @@ def _explained() -> Iterator[None]:
         yield
     except ImageBuildError as error:
         hint = next((hint for line, hint in _HINTS.items() if line in error.message), error.hint)
-        raise ImageBuildError(error.message, hint=hint) from error
+        raise ImageBuildError(error.message, key="build.failed", hint=hint) from error

@@ -33,7 +33,11 @@ def bootstrap(tarball: Path, packages: Sequence[str], *, timeout: float = _TIMEO
     """
     program = shutil.which("mmdebstrap")
     if program is None:
-        raise ImageBuildError("cannot bootstrap an image: `mmdebstrap` is missing", hint=_HINT)
+        raise ImageBuildError(
+            "cannot bootstrap an image: `mmdebstrap` is missing",
+            key="mmdebstrap.missing",
+            hint=_HINT,
+        )
     with tempfile.TemporaryFile() as log:
         code = _run([program, *_arguments(tarball, packages)], log=log, timeout=timeout)
         if code != 0:
@@ -43,7 +47,9 @@ def bootstrap(tarball: Path, packages: Sequence[str], *, timeout: float = _TIMEO
                 else f"ended with exit code {code}"
             )
             raise ImageBuildError(
-                f"cannot bootstrap an image: `mmdebstrap` {how}\n{_tail(log)}", hint=_HINT
+                f"cannot bootstrap an image: `mmdebstrap` {how}\n{_tail(log)}",
+                key="mmdebstrap.failed",
+                hint=_HINT,
             )
 
 

@@ -39,4 +39,6 @@ def prepare_machine(progress: Progress) -> None:
             elif line:
                 progress(line)
     if script.returncode:
-        raise ConfigError(error or "the machine cannot be prepared", hint=hint)
+        raise ConfigError(
+            error or "the machine cannot be prepared", key="machine.unprepared", hint=hint
+        )

@@ -92,7 +92,9 @@ def read_project(path: Path) -> ProjectImage:
     """
     source = _find(path.resolve())
     if leads_out(source, source.parent if path.is_file() else path.resolve()):
-        raise ConfigError(f"{source} is a link that leads out of the project's folder")
+        raise ConfigError(
+            f"{source} is a link that leads out of the project's folder", key="devcontainer.outside"
+        )
     if source.suffix == ".json":
         return _read_devcontainer(source)
     return ProjectImage(
@@ -115,6 +117,7 @@ def _find(path: Path) -> Path:
         )
         raise ConfigError(
             f"{what}: {path}",
+            key="devcontainer.missing",
             hint="`--from` takes a Dockerfile, a devcontainer.json, or a folder with either "
             "of these",
         )
@@ -125,13 +128,17 @@ def _read_devcontainer(source: Path) -> ProjectImage:
     said = _parse(source)
     for key, hint in _REFUSED.items():
         if said.get(key):
-            raise ConfigError(f"{source}: `{key}` is not supported", hint=hint)
+            raise ConfigError(
+                f"{source}: `{key}` is not supported", key="devcontainer.unsupported", hint=hint
+            )
     try:
         container = _Devcontainer.model_validate(said)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{source}: `{one_line(key)}`: {one_line(first['msg'])}") from error
+        raise ConfigError(
+            f"{source}: `{one_line(key)}`: {one_line(first['msg'])}", key="devcontainer.invalid"
+        ) from error
     _refuse_variables(source, container)
     return _of_devcontainer(source, container)
 
@@ -140,7 +147,10 @@ def _of_devcontainer(source: Path, container: _Devcontainer) -> ProjectImage:
     top = next((p.parent for p in source.parents if p.name == ".devcontainer"), source.parent)
     build = container.build or _Build(dockerfile=source.name)
     if container.build is None and container.image is None:
-        raise ConfigError(f"{source}: either `image` or `build.dockerfile` is required")
+        raise ConfigError(
+            f"{source}: either `image` or `build.dockerfile` is required",
+            key="devcontainer.incomplete",
+        )
     dockerfile = _inside(top, source, "build.dockerfile", build.dockerfile)
     context = _inside(top, source, "build.context", build.context)
     return ProjectImage(
@@ -183,12 +193,14 @@ def _inside(top: Path, source: Path, key: str, value: str) -> Path:
     if not path.is_relative_to(top):
         raise ConfigError(
             f"{source}: `{key}` leads out of the project: {one_line(value)}",
+            key="devcontainer.outside",
             hint=f"use a path below {top}",
         )
     if not (path.is_dir() if key == "build.context" else path.is_file()):
         kind = "directory" if key == "build.context" else "file"
         raise ConfigError(
             f"{source}: `{key}` names `{one_line(value)}`, which is not a {kind} of the project",
+            key="devcontainer.path-missing",
             hint=f"correct the path, which is relative to {source.parent}",
         )
     return path
@@ -200,6 +212,7 @@ def _refuse_variables(source: Path, container: _Devcontainer) -> None:
     if any(value and "${" in value for value in values):
         raise ConfigError(
             f"{source}: variables such as `${{localEnv:NAME}}` are not supported",
+            key="devcontainer.variable",
             hint="write the value in place of the variable",
         )
 
@@ -216,9 +229,11 @@ def _parse(source: Path) -> dict[str, Any]:
     try:
         said = json.loads(_TRAILING_COMMA.sub(r"\1", text))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{source}: invalid JSON: {one_line(str(error))}") from error
+        raise ConfigError(
+            f"{source}: invalid JSON: {one_line(str(error))}", key="devcontainer.invalid"
+        ) from error
     if not isinstance(said, dict):
-        raise ConfigError(f"{source}: must contain a JSON object")
+        raise ConfigError(f"{source}: must contain a JSON object", key="devcontainer.invalid")
     return said
 
 
@@ -227,7 +242,7 @@ def _text(file: Path, *, most: int | None = None) -> str:
         with open_regular(file, follow=True) as content:
             data = content.read((_LARGEST_SOURCE if most is None else most) + 1)
         if most is not None and len(data) > most:
-            raise ConfigError(f"{file}: the file is larger than {most} bytes")
+            raise ConfigError(f"{file}: the file is larger than {most} bytes", key="file.too-large")
         return data.decode(errors="surrogateescape" if most is None else "replace")
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+        raise ConfigError(f"cannot read {file}: {error.strerror}", key="file.unreadable") from error

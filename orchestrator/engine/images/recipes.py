@@ -55,6 +55,7 @@ def build_files() -> Path:
             return folder
     raise ImageBuildError(
         f"`{WORKER_FILE}` is missing from this installation",
+        key="installation.incomplete",
         hint="reinstall `worktree-orchestrator`",
     )
 

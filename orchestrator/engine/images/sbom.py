@@ -40,7 +40,9 @@ def software_bill(engine: ImageEngine, image: str) -> dict[str, Any]:
     info = engine.image_info(image)
     if info is None:
         raise ImageNotFoundError(
-            f"there is no image `{image}`", hint="`orchestrator image ls` lists the images"
+            f"there is no image `{image}`",
+            key="image.missing",
+            hint="`orchestrator image ls` lists the images",
         )
     found = {component["bom-ref"]: component for component in _components(engine, image)}
     return {

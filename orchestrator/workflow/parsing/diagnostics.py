@@ -49,7 +49,7 @@ class Mistakes:
         if not self._found:
             return
         lines = sorted(self._found, key=lambda text: self._found[text])
-        raise mistakes(lines, _HINT, "workflow")
+        raise mistakes(lines, _HINT, "workflow", key="workflow.invalid")
 
     def validate(self, model: type[M], node: Node, name: str) -> M | None:
         """Validate a part of the file; record its mistakes and return None if it is invalid.

@@ -72,15 +72,20 @@ def items_of_lines(text: str) -> list[str]:
 def _items_in(content: bytes | None, path: str) -> list[str]:
     if content is None:
         raise ConfigError(
-            f"the file `{path}` of `foreach` does not exist in the commit that the run starts from"
+            f"the file `{path}` of `foreach` does not exist in the commit that the run starts from",
+            key="foreach.file-missing",
         )
     try:
         items = json.loads(content)
         spelled = json.loads(content, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the file `{path}` of `foreach` is not JSON: {error}") from error
+        raise ConfigError(
+            f"the file `{path}` of `foreach` is not JSON: {error}", key="foreach.invalid-json"
+        ) from error
     if not isinstance(items, list):
-        raise ConfigError(f"the file `{path}` of `foreach` does not contain a list")
+        raise ConfigError(
+            f"the file `{path}` of `foreach` does not contain a list", key="foreach.no-list"
+        )
     return [
         as_text(text if isinstance(item, (int, float)) else item)
         for item, text in zip(items, spelled, strict=True)
@@ -110,21 +115,27 @@ def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
     for item in items:
         shown = f"the item `{one_line(item, limit=60)}`"
         if not item.strip():
-            raise ConfigError("an item of `foreach` is empty")
+            raise ConfigError("an item of `foreach` is empty", key="foreach.item-empty")
         if len(item) > LONGEST_ITEM:
-            raise ConfigError(f"{shown} is longer than {LONGEST_ITEM} characters")
+            raise ConfigError(
+                f"{shown} is longer than {LONGEST_ITEM} characters", key="foreach.item-too-long"
+            )
         if "\0" in item or any("\ud800" <= character <= "\udfff" for character in item):
-            raise ConfigError(f"{shown} contains NUL or is not valid Unicode")
+            raise ConfigError(
+                f"{shown} contains NUL or is not valid Unicode", key="foreach.item-invalid"
+            )
         if size > 1 and len(split_lines(item)) > 1:
             raise ConfigError(
-                f"{shown} has more than one line, which `batch` cannot separate from other items"
+                f"{shown} has more than one line, which `batch` cannot separate from other items",
+                key="foreach.item-lines",
             )
     count = -(-len(items) // size)
     if count > MOST_TASKS:
         fitting = -(-len(items) // MOST_TASKS)
         raise ConfigError(
             f"{len(items)} items make {count} tasks, more than {MOST_TASKS}: "
-            f"set `batch: {fitting}` or more"
+            f"set `batch: {fitting}` or more",
+            key="foreach.too-many",
         )
     return [tuple(items[start : start + size]) for start in range(0, len(items), size)]
 
