@@ -50,6 +50,7 @@ from orchestrator.workflow.parsing.manifest import (
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
 from command_tree import table as command_table  # noqa: E402
+from error_keys import table as error_table  # noqa: E402
 from option_table import table as option_table  # noqa: E402
 from rooms import draw as draw_rooms  # noqa: E402
 from states_picture import draw as draw_workers  # noqa: E402
@@ -313,6 +314,7 @@ GENERATORS: Mapping[str, Callable[[str], str]] = {
     "network": network_table,
     "timings": timings_table,
     "exports": exports,
+    "errors": error_table,
 }
 
 if __name__ == "__main__":

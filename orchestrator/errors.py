@@ -18,6 +18,15 @@ class OrchestratorError(Exception):
         self.key = key
         self.hint = hint
 
+    def values(self) -> dict[str, object]:
+        """Return the error as programs read it."""
+        return {
+            "key": self.key,
+            "exit_code": self.exit_code,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
     def __str__(self) -> str:
         """Return message and hint together, because a caller may print nothing else."""
         return f"{self.message} (hint: {self.hint})" if self.hint else self.message

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from typer.core import TyperGroup
 
 from orchestrator.cli.help import GroupedCommand, convert_plainly
 from orchestrator.cli.output.ci import check_switches
-from orchestrator.cli.output.messages import show, tell, tell_error, tell_failure
+from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
 from orchestrator.cli.output.streams import LostOutputError, Streams
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.files.owner import user_name
@@ -26,8 +27,6 @@ from orchestrator.text.sanitize import is_text, one_line
 from orchestrator.text.split_lines import split_lines
 from orchestrator.text.version import __version__
 
-USAGE = 3
-BUG = 70
 INTERRUPTED = 130
 _UTF8_MODE = "PYTHONUTF8"
 _GARBAGE_THRESHOLD = 20_000
@@ -268,7 +267,8 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the bug printer
         if debug:
             tell(traceback.format_exc().rstrip())
-        return _report(error)
+        named = takewhile(lambda argument: argument != "--", arguments)
+        return _report(error, as_json="--json" in named)
     return 0
 
 
@@ -299,36 +299,40 @@ def _is_nowhere() -> bool:
     return False
 
 
-def _report(error: Exception) -> int:
-    if isinstance(error, OrchestratorError):
-        tell_failure(error)
-        return error.exit_code
+def _report(error: Exception, *, as_json: bool) -> int:
+    """Print an error, which is also the result if that was to be JSON; return the exit code."""
     if isinstance(error, typer.TyperException) and error.message.startswith("Usage: "):
         # A group of commands was called without a command.
         show(error.message)
         return 0
+    failure = _failure(error)
+    tell_failure(failure)
+    if as_json:
+        show_json(dumps({"error": failure.values()}, indent=2))
+    return failure.exit_code
+
+
+def _failure(error: Exception) -> OrchestratorError:
+    """Return what any error is for the user; what is unknown is a bug."""
+    if isinstance(error, OrchestratorError):
+        return error
     if isinstance(error, typer.TyperException):
-        tell_error(*_usage_message(error))
-        return USAGE
+        message, hint = _usage_message(error)
+        return ConfigError(message, key="command-line.invalid", hint=hint)
     if isinstance(error, PermissionError) and error.filename:
-        tell_error(*_permission_problem(Path(os.fsdecode(error.filename)), error))
-        return ConfigError.exit_code
+        message, hint = _permission_problem(Path(os.fsdecode(error.filename)), error)
+        return ConfigError(message, key="file.forbidden", hint=hint)
     if isinstance(error, FileNotFoundError) and _is_nowhere():
-        tell_failure(
-            RepositoryError(
-                "the current directory was removed",
-                key="directory.removed",
-                hint="change to another",
-            )
+        return RepositoryError(
+            "the current directory was removed", key="directory.removed", hint="change to another"
         )
-        return RepositoryError.exit_code
     what = (split_lines(str(error)) or [""])[0]
-    tell_error(
+    return OrchestratorError(
         f"internal error: {type(error).__name__}: {what}",
-        "run the command again as `orchestrator --debug ...`, and report the output with: "
+        key="internal.error",
+        hint="run the command again as `orchestrator --debug ...`, and report the output with: "
         f"{_versions()}",
     )
-    return BUG
 
 
 def _permission_problem(path: Path, error: OSError) -> tuple[str, str]:

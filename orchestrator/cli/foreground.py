@@ -1,9 +1,10 @@
 """Execute a run in the foreground: show its progress, handle signals, print its result."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.cli.next_step import NextStep, Sequel
+from orchestrator.cli.next_step import NextStep
 from orchestrator.cli.options import OutputOptions
 from orchestrator.cli.output.ci import automatic_report
 from orchestrator.cli.output.formats import terminal_width
@@ -120,13 +121,20 @@ def _go_on(
     code = exit_code(result.results, fail_on=config.fail_on)
     if not output.json:
         _show_result(result, config, output, workflow)
-    sequel: Sequel | None = None
+    more: Mapping[str, object] | None = None
     try:
         sequel = next_step(result, show_text=not output.json)
+        more = sequel.values
+        return sequel.exit_code and (code or sequel.exit_code), sequel.merged
+    except OrchestratorError as error:
+        if not output.json:
+            raise
+        tell_failure(error)
+        more = {"error": error.values()}
+        return error.exit_code, None
     finally:
         if output.json:
-            show_json(run_json(result, None if sequel is None else sequel.values))
-    return sequel.exit_code and (code or sequel.exit_code), sequel.merged
+            show_json(run_json(result, more))
 
 
 def _show_result(

@@ -68,7 +68,9 @@ def check_transfer(
         return
     if not isinstance(engine, PlaceEngine):
         raise UnsupportedError(
-            f"the engine `{engine.name}` cannot take files as streams", hint="use `--transfer auto`"
+            f"the engine `{engine.name}` cannot take files as streams",
+            key="transfer.unsupported",
+            hint="use `--transfer auto`",
         )
     isolation, project = config.isolation, config.project
     used = {
@@ -88,7 +90,11 @@ def check_transfer(
         why, hint = "with `transfer: streams`", "use `--transfer mounts`"
         if isolation.transfer == "auto":
             why, hint = UNSEEN, f"leave it out, or use an engine of this machine: {LOCAL}"
-        raise UnsupportedError(f"{why}, workers cannot have {', '.join(refused)}", hint=hint)
+        raise UnsupportedError(
+            f"{why}, workers cannot have {', '.join(refused)}",
+            key="transfer.unsupported",
+            hint=hint,
+        )
 
 
 def _place(worker: WorkerContext, spec: PlaceSpec) -> Place | None:
@@ -108,7 +114,7 @@ def _place(worker: WorkerContext, spec: PlaceSpec) -> Place | None:
         if worker.checkpoints.launch() is None:
             raise
         raise EngineUnavailableError(
-            f"the worker's place cannot be used: {error.message}"
+            f"the worker's place cannot be used: {error.message}", key="place.unusable"
         ) from error
     return place
 

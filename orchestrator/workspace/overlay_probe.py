@@ -77,6 +77,7 @@ def choose_transfer(
     raise UnsupportedError(
         f"the engine does not see the files of this machine in {repository.common_dir}, or its "
         "containers cannot write to them",
+        key="engine.other-files",
         hint="in a container that uses the engine of its host, such as a CI job, mount the "
         "repository at the same path as on the host; elsewhere, use `--transfer auto`",
     )
@@ -108,6 +109,7 @@ def check_memory(
         if not _succeeds(engine, _spec(repository, run, mount, "test -e shown")):
             raise ConfigError(
                 f"the engine does not see {root} of this machine, where secrets are kept in memory",
+                key="secret.invisible",
                 hint="in a container that uses the engine of its host, such as a CI job, mount the "
                 f"host's {root} at the same path: `--volume {root}:{root}`",
             )

@@ -1,10 +1,14 @@
 """Tests of the entry point: imports, help, exit codes and error messages."""
 
+import json
 import os
 import subprocess
 import sys
+from typing import Annotated
+from unittest.mock import ANY
 
 import pytest
+import typer
 
 from orchestrator.cli import app
 from orchestrator.cli.app import COMMANDS, run
@@ -124,6 +128,41 @@ def test_each_error_has_its_exit_code(failing, capsys, error, code, message):
     assert run(["doctor"]) == code
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["doctor", "--json"],
+         {"key": "image.missing", "exit_code": 3, "message": "no image", "hint": "build"}),
+        (["doctor", "--json", "--nonsense"],
+         {"key": "command-line.invalid", "exit_code": 3, "message": ANY, "hint": ANY}),
+        (["doctor", "--", "--json"], None),
+        (["doctor"], None),
+    ],
+)  # fmt: skip
+def test_with_json_an_error_is_one_object_on_stdout(monkeypatch, capsys, arguments, expected):
+    def doctor(
+        rest: Annotated[list[str] | None, typer.Argument()] = None,
+        json: Annotated[bool, typer.Option("--json")] = False,
+    ) -> None:
+        del rest, json
+        raise ImageNotFoundError("no image", key="image.missing", hint="build")
+
+    monkeypatch.setattr("orchestrator.cli.commands.doctor.doctor", doctor)
+    assert run(arguments) == 3
+    shown = capsys.readouterr()
+    assert (json.loads(shown.out) if shown.out else None) == (expected and {"error": expected})
+    assert shown.err.startswith("error: ")
+
+
+def test_with_json_hostile_text_of_a_bug_is_harmless(capsys):
+    app._report(ZeroDivisionError("\x1b[2J\u202e"), as_json=True)
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["error"]["key"] == "internal.error"
+    assert json.loads(shown.out)["error"]["exit_code"] == 70
+    assert shown.out.isascii()
+    assert "\x1b" not in shown.out + shown.err
 
 
 def test_internal_error_exits_70_without_traceback(failing, capsys, monkeypatch):
