@@ -24,6 +24,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.worker_spec import WorkerSpec
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.plugin import install
 
@@ -108,7 +109,7 @@ def test_two_adapters_of_one_name_are_refused(installed: Callable[..., None]) ->
 
 def test_built_in_adapter_cannot_be_replaced(installed: Callable[..., None]) -> None:
     installed(project=PROJECT.replace("acme = ", "claude = "))
-    with pytest.raises(ConfigError, match="more than one package has an adapter for `claude`"):
+    with raises("adapter.ambiguous", "`claude`"):
         load_agent("claude")
 
 

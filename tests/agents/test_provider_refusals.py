@@ -11,9 +11,9 @@ from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentProgress, AgentSettings
 from orchestrator.agents.settings_check import check_supported
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status
 from tests.support.agents import json_text, judge_text
+from tests.support.errors import raises
 
 LONG = "Rate limit reached for gpt-4o in organization org-0123456789 on tokens per min (TPM): " * 3
 SAID = f"litellm.RateLimitError: RateLimitError: {LONG}. Please try again in 1.5s."
@@ -97,14 +97,14 @@ def test_tokens_of_claude_count_once_per_answer() -> None:
 def test_unsupported_token_limit_is_refused(agent: str, name: str) -> None:
     config = ParallelConfig(tasks=("t",), agent_cli=agent, **{name: 1000})
     option = f"--{name.replace('_', '-')}"
-    with pytest.raises(ConfigError, match=f"`{agent}` does not support `{option}` "):
+    with raises("agent.option-unsupported", f"`{agent}`", f"`{option}`"):
         check_supported(config, load_agent(agent))
 
 
 @pytest.mark.parametrize("agent", ["codex", "gemini"])
 def test_unsupported_total_is_refused_by_its_option_name(agent: str) -> None:
     config = ParallelConfig(tasks=("t",), agent_cli=agent, budget_total=1.0)
-    with pytest.raises(ConfigError, match=f"`{agent}` does not support `--budget-total` "):
+    with raises("agent.option-unsupported", f"`{agent}`", "`--budget-total`"):
         check_supported(config, load_agent(agent))
 
 

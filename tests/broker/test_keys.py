@@ -7,7 +7,7 @@ from orchestrator.agents.settings_check import user_variables
 from orchestrator.broker.keys import PROVIDERS, Keys, Provider, choose_keys, without_keys
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
+from tests.support.errors import raises
 
 URL = "http://broker.internal:8080"
 OPENAI = {"OPENAI_API_KEY": "sk-openai"}
@@ -173,7 +173,7 @@ def test_key_that_cannot_be_held_is_refused() -> None:
         ("opencode", {**OPENAI, "GOOGLE_GENERATIVE_AI_API_KEY": "x"}),
         ("shell", {}),
     ):
-        with pytest.raises(ConfigError, match="is not set, or cannot be held"):
+        with raises("broker.key-missing"):
             chosen(agent, given)
 
 
@@ -191,7 +191,7 @@ def test_key_that_cannot_be_held_is_refused() -> None:
     ],
 )
 def test_base_url_with_a_secret_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="base URL") as caught:
+    with raises("broker.base-url") as caught:
         chosen("architect", OPENAI, url)
     assert "secret" not in caught.value.message
     assert "password" not in caught.value.message

@@ -13,8 +13,8 @@ from orchestrator.broker.grant import Repository
 from orchestrator.broker.keys import readable_repositories
 from orchestrator.broker.repositories import find_git_call, git_configuration, git_settings
 from orchestrator.config.values import PrivateRepository
-from orchestrator.errors import ConfigError
 from tests.broker.upstream import TOKEN, Answer, Api, Reply, RunningBroker, api
+from tests.support.errors import raises
 from tests.support.repository import git
 
 SECRET = "ghp-canary-41b9d07ce2"
@@ -259,7 +259,7 @@ def test_token_may_contain_its_user() -> None:
     found = readable_repositories(listed, {"A": "token-of-a", "B": "ann:token-of-b\n"})
     assert [one.key for one in found] == ["x-access-token:token-of-a", "ann:token-of-b"]
     for given in ({}, {"A": ""}, {"A": "short"}):
-        with pytest.raises(ConfigError, match="`A` is not set to a token"):
+        with raises("git-token.missing", "`A`"):
             list(readable_repositories(listed, given))
 
 

@@ -10,6 +10,7 @@ from orchestrator.cleanup.restore import restore
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, shell_run
@@ -67,9 +68,9 @@ def test_run_is_selected_by_id_prefix(repo: Path, local_engine: LocalEngine) -> 
     shell_run(repo, local_engine, COMMIT)
     cleanup(repo, engine=None)
     first, second = (run.run_id for run in all_runs(Repository(repo).state_dir))
-    with pytest.raises(ConfigError, match="the beginning of more than one run's id"):
+    with raises("run.ambiguous"):
         restore(repo, run_id=first[:2])
-    with pytest.raises(ConfigError, match="no backup of any worker"):
+    with raises("backup.missing"):
         restore(repo, run_id="1999")
     restored = restore(repo, run_id=second[:-1])
     assert [(one.run_id, one.worker_id) for one in restored] == [(second, 1)]

@@ -21,6 +21,7 @@ from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.workspace.untracked import choose_copies
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git, make_repository
 from tests.support.runs import configured, shell_run
@@ -44,7 +45,7 @@ def test_removed_directory_is_named(tmp_path: Path, words: list[str]) -> None:
 
 def test_repository_with_a_line_break_in_its_path_is_refused(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "a\nb")
-    with pytest.raises(RepositoryError, match="line break"):
+    with raises("path.invalid"):
         Repository(repo)
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.cli.previous_run import earlier_run, with_earlier_base, without_done
-from orchestrator.errors import ConfigError
 from orchestrator.results import RunResult
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
@@ -15,6 +14,7 @@ from orchestrator.workflow.contents import digests, matches, with_digests
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.parsing.foreach import Source
 from orchestrator.workflow.parsing.reader import Reading, read_workflow
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, show
@@ -83,7 +83,7 @@ def test_only_new_items_and_their_dependents_run(world: World) -> None:
     assert show(world.repo, f"{second.results[1].branch}:sum") == "a\nb\nc\nx"
     # With one item less, only the task that depends on the items runs again.
     assert names(world.after(first, EACH % "[c, a]")) == ["sum"]
-    with pytest.raises(ConfigError, match="no task is left to run") as caught:
+    with raises("workflow.done") as caught:
         world.after(first, EACH % "[a, b, c]")
     assert git(world.repo, "rev-parse", "HEAD")[:12] in (caught.value.hint or "")
 
@@ -109,7 +109,7 @@ def test_results_are_reused_across_several_runs(world: World) -> None:
     assert names(third) == ["both"]
     # The state of the first run was removed.
     shutil.rmtree(world.repo / ".git" / "orchestrator" / "runs" / first.run_id)
-    with pytest.raises(ConfigError, match=r"result of task `one` in run .* was removed") as caught:
+    with raises("result.missing", "`one`") as caught:
         world.after(second, FLOW % ("1", "true", "true"))
     assert caught.value.hint == "use `--from one` to run the task again"
     assert names(world.after(second, FLOW % ("1", "true", "true"), "one")) == [
@@ -122,7 +122,7 @@ def test_purged_run_is_refused(world: World) -> None:
     cleanup(world.repo, engine=world.engine, run_id=first.run_id, purge=True)
     git(world.repo, "reflog", "expire", "--expire=now", "--all")
     git(world.repo, "gc", "-q", "--prune=now")
-    with pytest.raises(ConfigError, match=r"the result of task `one` in run .* was removed"):
+    with raises("result.missing", "`one`"):
         world.after(first, FLOW % ("1", "true", "true"))
 
 
@@ -131,7 +131,7 @@ def test_live_run_is_refused(world: World) -> None:
     directory = RunDirectory(world.repo / ".git" / "orchestrator" / "runs" / result.run_id)
     assert directory.take_over()
     try:
-        with pytest.raises(ConfigError, match="is still running"):
+        with raises("run.live"):
             earlier_run(result.run_id)
     finally:
         directory.release()

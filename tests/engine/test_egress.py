@@ -8,8 +8,9 @@ from orchestrator.config.network_access import Access
 from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.egress import worker_egress
-from orchestrator.errors import ConfigError, UnsupportedError
+from orchestrator.errors import UnsupportedError
 from orchestrator.gateway.allowed_host import AllowedHost
+from tests.support.errors import raises
 
 
 def config(*allow: str, api_base: str | None = None, **isolation: Any) -> ParallelConfig:
@@ -57,7 +58,7 @@ def test_open_network_has_no_list() -> None:
 
 
 def test_empty_list_is_refused() -> None:
-    with pytest.raises(ConfigError, match="the list of allowed hosts is empty"):
+    with raises("allow.empty"):
         worker_egress(config(), (), {})
 
 
@@ -93,7 +94,7 @@ def test_list_of_the_setup_does_not_open_a_worker_without_a_network(
 def test_sets_are_expanded() -> None:
     found = config("@docs", "a.example", allow_sets={"docs": ["b.example"]})
     assert hosts(found) == (AllowedHost(name="b.example"), AllowedHost(name="a.example"))
-    with pytest.raises(ConfigError, match="`@docs` is a set of hosts, which needs"):
+    with raises("allow-set.no-allowlist", "`@docs`"):
         hosts(config("@docs", network="open"))
 
 
@@ -103,7 +104,7 @@ def test_network_that_learns_needs_no_list() -> None:
     (egress,) = worker_egress(config("a.example"), (), {}).values()
     assert not egress.learn
     for entry in ("http://a.example:443", "https://a.example:80"):
-        with pytest.raises(ConfigError, match="cannot speak HTTP"):
+        with raises("allow.protocol"):
             worker_egress(config(entry, network="learn"), (), {})
 
 

@@ -28,6 +28,7 @@ from orchestrator.errors import EngineError, EngineUnavailableError, Unsupported
 from tests.support.containers import USER, finish
 from tests.support.cut_socket import CutSocket
 from tests.support.dying_client import order_and_die
+from tests.support.errors import raises
 
 pytestmark = pytest.mark.docker
 LIMITS = StepLimits(timeout=120, grace=5)
@@ -462,7 +463,7 @@ def test_what_is_taken_is_complete_and_unaltered(
     places.run(place, "sh", "-c", task)
     if percent == "flip":
         cut.flip = b"\n150000\n"
-        with pytest.raises(EngineError, match="altered"):
+        with raises("place.data-altered"):
             place.take("own", places.directory("flipped"), limit=10**7)
         assert cut.flip == b""
     else:

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from orchestrator.config.container import Isolation
 from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError
 from orchestrator.events import Event, WorkerStarted
 from orchestrator.execution.ports import LOWEST, SIZE, PortBlocks
 from orchestrator.results import Status
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
+from tests.support.errors import raises
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import configured, shell_run
 
@@ -127,7 +127,7 @@ def test_block_with_a_listening_port_is_skipped(
 
 def test_no_free_block_is_an_error(blocks: PortBlocks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.execution.ports._can_listen", lambda _: False)
-    with pytest.raises(EngineError, match="adjacent ports are free"):
+    with raises("ports.exhausted"):
         blocks.first_port(1)
 
 

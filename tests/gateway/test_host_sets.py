@@ -9,6 +9,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.gateway.allowed_host import AllowedHost
 from orchestrator.gateway.host_sets import HostSets
 from orchestrator.gateway.package_managers import FoundUrl, Machine
+from tests.support.errors import raises
 
 PIP_MODEL = """
 PyPI = PackageIndex("https://index.example/", file_storage_domain="files.example")
@@ -55,7 +56,7 @@ def made(tmp_path: Path) -> Made:
 @pytest.mark.parametrize("name", ["pip", "npm", "cargo", "go", "apt", "git"])
 def test_set_of_a_tool_that_is_not_here_is_empty(made: Made, name: str) -> None:
     assert made.entries(name) == []
-    with pytest.raises(ConfigError, match=f"the set of hosts `@{name}` is empty"):
+    with raises("allow-set.empty", f"`@{name}`"):
         list(made.sets().hosts([f"@{name}"]))
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import GitCommandError, OutputTooLongError, RepositoryError
+from orchestrator.errors import GitCommandError, OutputTooLongError
 from orchestrator.git import command as gate
 from orchestrator.git import object_reader
 from orchestrator.git.command import Git
 from orchestrator.git.limits import Limits
 from orchestrator.git.object_reader import consult, open_objects
 from orchestrator.git.repository import Repository
+from tests.support.errors import raises
 from tests.support.repository import git
 
 
@@ -37,7 +38,7 @@ def endless(tmp_path: Path) -> str:
 
 @pytest.mark.timeout(90)
 def test_command_is_killed_at_its_timeout(ours: Git, endless: str) -> None:
-    with pytest.raises(RepositoryError, match=r"took longer than 0\.3 s"):
+    with raises("git.timeout", "0.3 s"):
         ours.run("hash-object", endless, timeout=0.3)
 
 
@@ -92,7 +93,7 @@ def test_cpu_time_of_a_limited_command_is_bounded(ours: Git) -> None:
 @pytest.mark.timeout(90)
 def test_limited_command_is_killed_at_its_timeout(ours: Git, endless: str) -> None:
     limited = ours.within(replace(AMPLE, time=0.3))
-    with pytest.raises(RepositoryError, match=r"took longer than 0\.3 s"):
+    with raises("git.timeout", "0.3 s"):
         limited.run("hash-object", endless)
     with pytest.raises(GitCommandError, match="was killed, for example at its time limit"):
         limited.listing("hash-object", endless, limit=100)
@@ -260,5 +261,5 @@ def test_switched_off_filters_do_not_run(
 
 def test_directory_that_is_gone_is_named(repo: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    with pytest.raises(RepositoryError, match=f"the directory {gone} does not exist"):
+    with raises("directory.missing", gone):
         Git(repo / ".git", work_tree=gone).run("status")

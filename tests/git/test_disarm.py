@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RepositoryError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.disarm import give_back, keep_off
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import add_worktree, check_out, remove_worktree
 from orchestrator.worker_spec import WorkerSpec
+from tests.support.errors import raises
 from tests.support.repository import git, make_repository
 
 
@@ -192,7 +192,7 @@ def test_configuration_that_another_command_changes_is_left_alone(repo: Path) ->
     (repo / ".git" / "config.lock").touch()
     before = (repo / ".git" / "config").read_bytes()
 
-    with pytest.raises(RepositoryError, match="another git command is changing"):
+    with raises("git.locked"):
         worktree_of(repo)
 
     assert (repo / ".git" / "config").read_bytes() == before
@@ -208,10 +208,10 @@ def test_repository_whose_worktrees_count_as_bare_names_the_command_that_repairs
     git(bare, "worktree", "add", "-q", str(tree))
     git(bare, "config", "extensions.worktreeConfig", "true")
 
-    with pytest.raises(RepositoryError, match=r"`core\.bare` of the repository") as caught:
+    with raises("repository.bare", "`core.bare`") as caught:
         Repository(tree)
     for place in (bare, bare / "worktrees" / "tree"):
-        with pytest.raises(RepositoryError, match="is bare"):
+        with raises("repository.bare"):
             Repository(place)
 
     _, command, _ = str(caught.value.hint).split("`")

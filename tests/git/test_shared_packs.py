@@ -18,6 +18,7 @@ from orchestrator.git import object_packs, reached_objects, shared_packs
 from orchestrator.git.object_packs import pack_commit, put_pack
 from orchestrator.git.repository import Repository
 from orchestrator.git.shared_packs import pack_base, remove_packs
+from tests.support.errors import raises
 from tests.support.repository import git
 
 
@@ -541,7 +542,7 @@ def test_repository_with_sha256(tmp_path: Path, repo: Path) -> None:  # noqa: AR
 def test_directory_that_others_may_enter_is_refused(runs: Runs) -> None:
     runs.begin()
     runs.packs.chmod(0o755)
-    with pytest.raises(RepositoryError, match="only you can enter"):
+    with raises("directory.not-private"):
         runs.begin()
 
 
@@ -553,7 +554,7 @@ def test_what_is_in_the_place_of_the_directory_is_refused(runs: Runs, kind: str)
         runs.packs.write_text("")
     else:
         runs.packs.symlink_to(runs.root / "theirs")
-    with pytest.raises(RepositoryError, match="must be a directory"):
+    with raises("directory.not-private"):
         runs.begin()
     assert list((runs.root / "theirs").iterdir()) == []
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RepositoryError
 from orchestrator.git import object_reader as reader
 from orchestrator.git import quarantine as harvest
 from orchestrator.git.repository import Repository
+from tests.support.errors import raises
 from tests.support.quarantine import Handover
 from tests.support.repository import git
 
@@ -231,5 +231,5 @@ def test_missing_files_of_the_base_are_an_error(repo: Path) -> None:
     tip = git(repo, "commit-tree", "-p", base, "-m", "new", git(repo, "write-tree"))
     (repo / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     repository = Repository(repo)
-    with pytest.raises(RepositoryError, match=f"the files of commit {base} are missing"):
+    with raises("commit.files-missing", base):
         harvest.check_trees(repository.git, base=base, tip=tip, repository=repository)

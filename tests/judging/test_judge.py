@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import CheckRun, Watched
 from orchestrator.judging.judgement import lessons_of
 from orchestrator.judging.store import read_judgement
 from orchestrator.state.judgements import JUDGED, LOCK, ExcludedCommit, find_excluded_commits
+from tests.support.errors import raises
 from tests.support.judging import (
     CHECK,
     FAST,
@@ -145,7 +145,7 @@ def test_one_judgement_at_a_time_and_its_results_are_kept_until_a_purge(world: W
     lock = take_lock(state / LOCK)
     assert lock is not None
     with lock:
-        with pytest.raises(ConfigError, match="another process is judging"):
+        with raises("judgement.locked"):
             judge(world, TEN[2], checks=(FAST,))
         assert cleanup(world.repo, engine=None, purge=True).purged == ()
     told = (f"results of judgements ({kept} checks)",)
@@ -319,7 +319,7 @@ def test_lost_and_skipped_tests_are_named_by_the_junit_file(world: World) -> Non
 
 
 def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
-    with pytest.raises(ConfigError, match="proves nothing") as caught:
+    with raises("must-fix.unproved") as caught:
         judge(world, {"calc.py": RIGHT}, must_fix=("true",))
     assert caught.value.exit_code == 3
     fixed = judge(world, TEN[1], {"calc.py": RIGHT}, must_fix=(FAST,), checks=("true",))

@@ -1,12 +1,10 @@
 """Tests of `compare N M`: two candidates of a judgement side by side."""
 
-import pytest
-
 from orchestrator.cli.output.judgement_table import pair_text
-from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.pair import Pair, pair_of
+from tests.support.errors import raises
 from tests.support.judging import FAST, PRODUCT, RIGHT, judge
 from tests.support.merges import World
 from tests.support.repository import git
@@ -63,7 +61,7 @@ def test_two_excluded_candidates_have_no_deciding_column(world: World) -> None:
 
 def test_only_judged_workers_are_compared(world: World) -> None:
     judgement = judge(world, {"calc.py": RIGHT}, WRONG, checks=(FAST,))
-    with pytest.raises(ConfigError, match="worker 3 of run run was not judged"):
+    with raises("worker.unjudged", "worker 3", "run run"):
         compared(world, judgement, 1, 3)
-    with pytest.raises(ConfigError, match="cannot be compared with itself"):
+    with raises("comparison.same-worker"):
         compared(world, judgement, 1, 1)

@@ -13,6 +13,7 @@ from orchestrator.judging.failing_tests import read_cases
 from orchestrator.judging.hidden_tests import read_hidden
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.shadowing import modules_of, shadows
+from tests.support.errors import raises
 from tests.support.judging import FILES, PRODUCT, RIGHT
 from tests.support.merges import World
 
@@ -89,16 +90,16 @@ def test_hidden_files_are_outside_the_repository(tmp_path: Path) -> None:
     top, hidden = tmp_path / "repo", tmp_path / "hidden"
     (top / "hidden").mkdir(parents=True)
     (hidden / "tests").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="has no files"):
+    with raises("hidden-tests.empty"):
         read_hidden(hidden, top=top)
     (hidden / "tests" / "test_a.py").write_text("a")
     assert read_hidden(hidden, top=top) == {"tests/test_a.py": b"a"}
-    with pytest.raises(ConfigError, match="is in the repository"):
+    with raises("hidden-tests.in-repository"):
         read_hidden(top / "hidden", top=top)
-    with pytest.raises(ConfigError, match="is not a directory"):
+    with raises("hidden-tests.no-directory"):
         read_hidden(tmp_path / "nothing", top=top)
     (hidden / "link").symlink_to("/etc/hostname")
-    with pytest.raises(ConfigError, match="`link` cannot be read"):
+    with raises("hidden-tests.unreadable", "`link`"):
         read_hidden(hidden, top=top)
     (hidden / "link").unlink()
     for name, said in (

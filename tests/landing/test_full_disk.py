@@ -10,6 +10,7 @@ import pytest
 from orchestrator.errors import OrchestratorError
 from orchestrator.landing import land as landing
 from orchestrator.landing import merge as merging
+from tests.support.errors import raises
 from tests.support.landing import branch, merge, untouched
 from tests.support.merges import NUMBERS, World
 from tests.support.repository import git, make_repository
@@ -94,7 +95,7 @@ def test_disk_that_fills_while_files_are_written_is_completed_later(
         real(*given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(landing, "bring_forward", bring_forward)
-    with pytest.raises(OrchestratorError, match="but not all files in") as caught:
+    with raises("checkout.incomplete") as caught:
         merge(small, one)
     assert caught.value.exit_code == 3
     monkeypatch.undo()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.land import complete, undo
+from tests.support.errors import raises
 from tests.support.landing import branch, merge
 from tests.support.merges import World
 from tests.support.repository import git
@@ -94,7 +94,7 @@ def test_merge_that_died_before_the_branch_moved_is_not_undone(world: World) -> 
 
     assert git(world.repo, "rev-parse", "main") == world.base
     assert git(world.repo, "for-each-ref", "refs/orchestrator/landed") == ""
-    with pytest.raises(ConfigError, match="no record of a merge into `main`"):
+    with raises("merge.unrecorded", "`main`"):
         undo(repository, into=None, run_id=None)
 
 

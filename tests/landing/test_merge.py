@@ -10,6 +10,7 @@ from orchestrator.cli.output.merge_text import show_merged
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.land import undo
+from tests.support.errors import raises
 from tests.support.landing import branch, merge, untouched
 from tests.support.merges import NUMBERS, World
 from tests.support.repository import git
@@ -202,7 +203,7 @@ def test_branch_that_is_not_checked_out_moves_without_any_file(world: World) -> 
     assert git(world.repo, "show", "release:a.txt") == "x"
     assert head(world) == world.base
     assert clean(world)
-    with pytest.raises(ConfigError, match="is not checked out: `--as apply` changes files only"):
+    with raises("branch.not-checked-out"):
         merge(world, one, into="release", form="apply")
 
 
@@ -245,7 +246,7 @@ def test_wrong_targets_are_errors(world: World, into: str, said: str, hint: str)
 
 def test_detached_head_is_an_error(world: World) -> None:
     git(world.repo, "checkout", "-q", "--detach")
-    with pytest.raises(ConfigError, match="no branch is checked out"):
+    with raises("branch.none-checked-out"):
         merge(world, branch(world, 1, {"a.txt": "x\n"}))
 
 
@@ -280,5 +281,5 @@ def test_undo_is_exact_and_repeatable(world: World) -> None:
     assert (head(world), files_of(world)) == (world.base, before)
     assert git(world.repo, "status", "--porcelain") == " M src/app.py\n?? untracked"
     assert git(world.repo, "for-each-ref", "refs/orchestrator") == ""
-    with pytest.raises(ConfigError, match="there is no record of a merge into `main`"):
+    with raises("merge.unrecorded", "`main`"):
         undo(repository, into=None, run_id=None)

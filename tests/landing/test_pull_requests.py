@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import ConfigError, RepositoryError
 from orchestrator.git.command import Git
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.landing.forges import ForgeError, find_forge, repository_name
+from orchestrator.landing.forges import find_forge, repository_name
 from orchestrator.landing.pull_requests import Published, PullRequestWish, publish
 from orchestrator.landing.request_text import MOST_BODY, body_of, title_of
 from orchestrator.landing.stack import containment
+from tests.support.errors import raises
 from tests.support.forges import Forges, add_remote, install_forges
 from tests.support.landing import branch as branch_of
 from tests.support.landing import snapshot_of
@@ -156,7 +156,7 @@ def test_other_commits_on_the_branch_are_never_overwritten(
 ) -> None:
     other = world.commit({"other": "x\n"})
     git(world.repo, "push", "-q", "origin", f"{other}:refs/heads/architect/parallel-1-run")
-    with pytest.raises(RepositoryError, match="could not be pushed") as caught:
+    with raises("push.failed") as caught:
         publish_all(world, worker(world, 1, {"new": "x\n"}))
     assert "no push is forced" in (caught.value.hint or "")
     assert heads(remote)["architect/parallel-1-run"] == other
@@ -170,7 +170,7 @@ def test_push_that_a_hook_refuses_has_no_hint_to_remove_the_branch(
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\nexit 1\n")
     hook.chmod(0o755)
-    with pytest.raises(RepositoryError, match="could not be pushed") as caught:
+    with raises("push.failed") as caught:
         publish_all(world, worker(world, 1, {"new": "x\n"}))
     assert caught.value.hint == "check the access to `origin`: `git ls-remote origin`"
     assert forges.calls("create") == []
@@ -281,7 +281,7 @@ def test_dry_run_prints_commands_and_changes_nothing(
 def test_failing_program_is_an_error_and_repeating_continues(world: World, forges: Forges) -> None:
     one = worker(world, 1, {"new": "x\n"})
     forges.fail()
-    with pytest.raises(ForgeError, match="the server said no") as caught:
+    with raises("forge.failed", "the server said no") as caught:
         publish_all(world, one)
     assert "\x1b" not in caught.value.message
     (forges.place / "fails").unlink()
@@ -296,16 +296,16 @@ def test_missing_program_remote_and_branch_are_errors(
     git_only.mkdir()
     (git_only / "git").symlink_to("/usr/bin/git")
     monkeypatch.setenv("PATH", str(git_only))
-    with pytest.raises(ConfigError, match="`gh` is not installed"):
+    with raises("forge.missing", "`gh`"):
         publish_all(world, one)
-    with pytest.raises(ConfigError, match="no remote `upstream`"):
+    with raises("remote.unknown", "`upstream`"):
         Remote(Repository(world.repo), "upstream")
     monkeypatch.undo()
     install_forges(tmp_path / "programs", monkeypatch, "gh")
-    with pytest.raises(ConfigError, match="has no branch `other`"):
+    with raises("remote.no-branch", "`other`"):
         publish_all(world, one, target="other")
     empty = worker(world, 2, {}, commit=world.base)
-    with pytest.raises(ConfigError, match="worker 2 committed nothing"):
+    with raises("worker.no-changes", "worker 2"):
         publish_all(world, empty)
 
 
@@ -425,7 +425,7 @@ def test_stack_goes_into_the_branches_below(world: World, forges: Forges) -> Non
 
 
 def test_stack_without_its_lower_part_is_an_error(world: World, forges: Forges) -> None:
-    with pytest.raises(ConfigError, match="worker 2 builds on worker 1, which has no branch"):
+    with raises("stack.parent-unpublished", "worker 2", "worker 1"):
         Stacked(world).publish(2)
     assert forges.calls() == []
 
@@ -469,7 +469,7 @@ def test_child_that_conflicts_with_what_landed_is_an_error(world: World, remote:
     changed = world.commit({"lib": "a\nx\nc\n", "two": "other\n"}, other)
     git(world.repo, "push", "-q", "origin", f"{changed}:refs/heads/main")
     before = heads(remote)
-    with pytest.raises(ConfigError, match="conflicts with `main` since worker 1 was merged there"):
+    with raises("stack.conflict", "`main`", "worker 1"):
         stack.publish(2)
     assert heads(remote) == before
 
@@ -520,7 +520,7 @@ def test_files_of_a_required_filter_are_not_pushed_unasked(world: World, forges:
     git(world.repo, "config", "filter.crypt.required", "true")
     one = worker(world, 1, {".gitattributes": "key filter=crypt\n", "key": "plain\n"})
 
-    with pytest.raises(ConfigError, match=r"required filters of git did not run .* `key`"):
+    with raises("worker.unfiltered", "`key`"):
         publish_all(world, one)
     assert forges.calls() == []
 

@@ -6,7 +6,7 @@ from orchestrator.landing.conflict import Proposal
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.queue import Answer, CommitTest
 from orchestrator.landing.resolution import Resolver
-from orchestrator.landing.target import NotFitError
+from tests.support.errors import raises
 from tests.support.landing import branch, merge
 from tests.support.merges import Content, World
 from tests.support.repository import git
@@ -214,7 +214,7 @@ def test_resolution_that_breaks_a_rule_for_commits_is_left_out(world: World) -> 
 
 def test_dirty_target_is_refused_and_nothing_moves(world: World) -> None:
     (world.repo / "numbers").write_text("edited\n")
-    with pytest.raises(NotFitError, match="cannot be updated: Entry"):
+    with raises("checkout.blocked"):
         resolve(world, {"numbers": BOTH})
     assert git(world.repo, "rev-parse", "main") == world.base
     assert (world.repo / "numbers").read_text() == "edited\n"

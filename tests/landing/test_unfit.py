@@ -13,6 +13,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.landing import checkout, land
 from orchestrator.landing import merge as merging
 from orchestrator.landing.land import undo
+from tests.support.errors import raises
 from tests.support.landing import branch, merge, untouched
 from tests.support.merges import NUMBERS, World
 from tests.support.repository import git
@@ -158,9 +159,7 @@ def test_target_that_moves_meanwhile_is_refused(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(merging, "land", landing)
-    with pytest.raises(
-        OrchestratorError, match="another command changed `main` meanwhile"
-    ) as caught:
+    with raises("target.changed", "`main`") as caught:
         merge(world, one)
     assert caught.value.exit_code == 3
     assert git(world.repo, "log", "-1", "--format=%s") == "meanwhile"
@@ -178,7 +177,7 @@ def test_ref_that_moves_after_the_last_check_is_not_overwritten(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(land, "note_under_way", noting)
-    with pytest.raises(OrchestratorError, match="could not be moved: nothing was changed"):
+    with raises("target.not-moved"):
         merge(world, one)
     assert git(world.repo, "log", "-1", "--format=%s") == "meanwhile"
     assert git(world.repo, "status", "--porcelain") == ""
@@ -195,9 +194,7 @@ def test_file_that_changes_after_the_last_check_is_kept(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(land, "note_under_way", noting)
-    with pytest.raises(
-        OrchestratorError, match="were edited at the same time, so the command changed nothing"
-    ):
+    with raises("target.edited"):
         merge(world, one)
     assert git(world.repo, "rev-parse", "main") == world.base
     assert git(world.repo, "status", "--porcelain") == " M a.txt"
@@ -216,7 +213,7 @@ def test_checkout_that_disappears_meanwhile_is_noticed(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(merging, "land", landing)
-    with pytest.raises(OrchestratorError, match="which is not there"):
+    with raises("target.worktree-missing"):
         merge(world, one, into="release")
     assert git(world.repo, "rev-parse", "release") == world.base
 
@@ -239,7 +236,7 @@ def test_rebase_of_the_target_in_another_worktree_is_noticed(world: World, tmp_p
     git(world.repo, "worktree", "add", "-q", str(elsewhere), "release")
     git(world.repo, "branch", "upstream", world.commit({"numbers": "x\n"}))
     subprocess.run(["git", "rebase", "upstream"], cwd=elsewhere, check=False, capture_output=True)
-    with pytest.raises(OrchestratorError, match="a rebase or bisection of `release` is under way"):
+    with raises("operation.in-progress", "`release`"):
         merge(world, branch(world, 1, {"a.txt": "x\n"}), into="release")
 
 
@@ -258,9 +255,7 @@ def test_undo_after_a_commit_on_top_is_refused(world: World) -> None:
     merge(world, branch(world, 1, {"a.txt": "x\n"}))
     git(world.repo, "commit", "-q", "--allow-empty", "-m", "on top")
     before = untouched(world)
-    with pytest.raises(
-        OrchestratorError, match="cannot undo the merge of worker 1: `main` has new commits since"
-    ):
+    with raises("merge.superseded", "worker 1", "`main`"):
         undo(Repository(world.repo), into=None, run_id=None)
     assert untouched(world) == before
 
@@ -310,7 +305,7 @@ def test_undo_after_a_reset_below_the_merge_names_the_reflog(world: World) -> No
         "--hard",
         git(world.repo, "commit-tree", "-m", "x", "main^{tree}"),
     )
-    with pytest.raises(OrchestratorError, match="`main` does not contain that merge") as caught:
+    with raises("merge.gone", "`main`") as caught:
         undo(Repository(world.repo), into=None, run_id=None)
     assert caught.value.hint == "`git reflog main` lists earlier commits of the branch"
 
@@ -328,7 +323,7 @@ def test_worktree_that_is_not_at_its_place_is_not_ignored(
     if how == "removed":
         shutil.rmtree(tmp_path / "away")
 
-    with pytest.raises(OrchestratorError, match="which is not there"):
+    with raises("target.worktree-missing"):
         merge(world, branch(world, 1, {"a.txt": "x\n"}), into="release")
 
     assert git(world.repo, "rev-parse", "release") == world.base
@@ -345,7 +340,7 @@ def test_branch_that_will_be_moved_by_a_rebase_is_refused(world: World, tmp_path
     rebase = ["git", "rebase", "--update-refs", "upstream"]
     subprocess.run(rebase, cwd=elsewhere, check=False, capture_output=True)
 
-    with pytest.raises(OrchestratorError, match="a rebase or bisection of `part` is under way"):
+    with raises("operation.in-progress", "`part`"):
         merge(world, branch(world, 1, {"a.txt": "x\n"}), into="part")
 
 

@@ -11,6 +11,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.events import Emit, Event, WorkerStarted
 from orchestrator.runs.foreach_items import Expansion
 from orchestrator.workflow.parsing.foreach import Source, batches
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured
@@ -48,10 +49,10 @@ def test_stopped_command_leaves_nothing_behind(
     expansion = Expansion(configured("-"), repo, watch=watch, engine=local_engine)
     expand = expansion.expand()
     threading.Thread(target=lambda: (started.wait(30), expansion.cancel())).start()
-    with pytest.raises(ConfigError, match="command of `foreach` was stopped: interrupted"):
+    with raises("foreach.stopped"):
         expand(Source("command", (f"sleep 50; touch {slept}",)))
     assert not slept.exists()
-    with pytest.raises(ConfigError, match="command of `foreach` was not started: interrupted"):
+    with raises("foreach.stopped"):
         expand(Source("command", ("echo 1",)))
     assert seen == [f"sleep 50; touch {slept}", "echo 1"]
     assert branches(repo) == []

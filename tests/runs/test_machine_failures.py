@@ -36,6 +36,7 @@ from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.secret_files import Secrets
 from orchestrator.worker import lifecycle as worker
 from orchestrator.worker import prepare as preparation
+from tests.support.errors import raises
 from tests.support.live import eventually
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
@@ -234,7 +235,7 @@ def test_unusable_state_directory_is_a_repository_error(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     (repo / ".git" / "orchestrator").write_text("")
-    with pytest.raises(RepositoryError, match="cannot write to"):
+    with raises("state.unwritable"):
         shell_run(repo, local_engine, "true")
 
 

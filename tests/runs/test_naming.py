@@ -20,6 +20,7 @@ from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workspace.untracked import held_back
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
 from tests.support.runs import configured, shell_run, show
@@ -60,7 +61,7 @@ def test_taken_numbers_are_skipped(repo: Path, local_engine: LocalEngine) -> Non
     # The worktrees do not appear in `git status`, and no run can start in one of them.
     assert git(repo, "status", "--porcelain") == ""
     assert not Repository(repo).is_dirty()
-    with pytest.raises(ConfigError, match="is a worker's worktree"):
+    with raises("repository.worktree"):
         Repository(repo / ".worktrees" / "issue-3")
     assert {".worktrees/issue-3", ".worktrees/issue-4"} <= held_back(repo)
     # Later runs, with default names too, use free numbers: a number names one worker.
@@ -147,7 +148,7 @@ def test_resumed_run_does_not_take_names_of_another_run(
     first.release()
     git(repo, "branch", "-D", "solve/worker-1")
     assert flow_run(repo, local_engine, "worker-1", **OUTSIDE)[0][0] == "solve/worker-1"
-    with pytest.raises(ConfigError, match="a later run uses the number, branch or worktree"):
+    with raises("run.superseded"):
         ResumedRun(first, engine=local_engine).execute()
 
 
@@ -182,7 +183,7 @@ def test_worker_cannot_add_files_at_worktree_paths(
 
 def test_named_worktrees_count_towards_the_limit(repo: Path, local_engine: LocalEngine) -> None:
     shell_run(repo, local_engine, COMMIT, COMMIT, **OUTSIDE)
-    with pytest.raises(ConfigError, match="there are 2 worktrees"):
+    with raises("worktrees.exhausted"):
         shell_run(repo, local_engine, COMMIT, COMMIT, max_worktrees=3)
 
 
@@ -290,5 +291,5 @@ def test_name_with_a_secret_is_refused(
     config = configured(COMMIT, branch="much-too-long-to-guess/{n}")
     isolation = config.isolation.model_copy(update={"secrets": ("TOKEN",)})
     config = config.model_copy(update={"isolation": isolation})
-    with pytest.raises(ConfigError, match="contains the value of a secret"):
+    with raises("name.secret"):
         ParallelRunner(config, repo, engine=local_engine).execute()

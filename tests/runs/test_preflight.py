@@ -27,6 +27,7 @@ from orchestrator.runs.preflight import RunRequest, check_run
 from orchestrator.runs.problems import Problems
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Task, WorkerSettings, Workflow
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint
 from tests.support.runs import configured
@@ -341,5 +342,5 @@ def test_engine_without_gateways_is_refused(
     repo: Path, local_engine: LocalEngine, isolation: Isolation
 ) -> None:
     request = RunRequest(config=config(agent_cli="shell", isolation=isolation), root=repo)
-    with pytest.raises(UnsupportedError, match="this engine has no gateways"):
+    with raises("gateway.unsupported"):
         check_run(request, local_engine)

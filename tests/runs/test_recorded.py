@@ -10,6 +10,7 @@ from orchestrator import History, ParallelRunner, list_runs, report
 from orchestrator.errors import ConfigError, RunDiedError
 from orchestrator.events import Event, RunDone, WorkerStarted
 from orchestrator.results import Reason, RunResult
+from tests.support.errors import raises
 from tests.support.live import LiveRun, killed_run
 from tests.support.runs import configured, shell_run
 
@@ -21,7 +22,7 @@ def test_history_of_an_ended_run(repo: Path, local_engine) -> None:
         assert asyncio.run(history.wait()) == result
         seen = asyncio.run(_all(history))
     assert (seen[0].type, seen[-1].type) == ("run_started", "run_done")
-    with pytest.raises(ConfigError, match="no such run"):
+    with raises("run.unknown"):
         History.open(repo, "nope")
     assert [run.run_id for run in list_runs(repo).runs] == [result.run_id]
 

@@ -19,6 +19,7 @@ from orchestrator.errors import (
 from orchestrator.events import Event, Notice
 from orchestrator.results import Status
 from orchestrator.runs.runner import ParallelRunner
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git, make_repository
 from tests.support.runs import configured, shell_run
@@ -186,7 +187,7 @@ def test_unavailable_inputs_are_refused_before_anything_is_created(
 def test_branch_named_architect_is_refused(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "branch", "architect")
     refs = git(repo, "for-each-ref")
-    with pytest.raises(ConfigError, match="`architect`") as caught:
+    with raises("branch.obstruction", "`architect`") as caught:
         shell_run(repo, local_engine, "true", "true")
     assert "git branch -m architect" in (caught.value.hint or "")
     assert git(repo, "for-each-ref") == refs

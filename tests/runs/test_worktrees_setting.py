@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.errors import ConfigError
 from orchestrator.results import Status
 from orchestrator.worker import prepare
+from tests.support.errors import raises
 from tests.support.live import PATIENCE
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
@@ -84,7 +84,7 @@ def test_files_at_the_path_of_a_late_worktree_are_left_alone(
 def test_a_run_without_worktrees_needs_no_room_for_them(
     repo: Path, local_engine: LocalEngine
 ) -> None:
-    with pytest.raises(ConfigError, match="max_worktrees"):
+    with raises("worktrees.exhausted", "max_worktrees"):
         shell_run(repo, local_engine, "true", "true", worktrees="end", max_worktrees=1)
     run = shell_run(repo, local_engine, "true", "true", worktrees="none", max_worktrees=1)
     assert run.status is Status.SUCCESS

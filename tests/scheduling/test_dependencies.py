@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status
 from orchestrator.worker.context import WorkerContext
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, show
@@ -124,7 +124,7 @@ def test_results_are_never_inserted_into_a_command(repo: Path, local_engine: Loc
     evil = task("evil", "echo '\\'\"; touch /tmp/never; \"' >&2; exit 1")
     reads = task("reduce", "echo '{{results}}'", "evil", inputs=["evil"], when="always")
     asks = reads.model_copy(update={"results_at": (0,)})
-    with pytest.raises(ConfigError, match=r"task `reduce` is a command with `\{\{results}}`"):
+    with raises("task.results-in-command", "`reduce`"):
         run_workflow(repo, local_engine, evil, asks)
     assert branches(repo) == []
     done = run_workflow(repo, local_engine, evil, reads)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.record.history import choose_run
 from orchestrator.record.listing import list_runs
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.run_record import read_record, require_record
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
 
@@ -37,7 +37,7 @@ def test_a_run_of_a_newer_version_is_listed(newer: RunDirectory, repo: Path) -> 
 
 def test_the_settings_of_a_newer_version_are_refused(newer: RunDirectory) -> None:
     assert read_record(newer) is None
-    with pytest.raises(ConfigError, match="is missing or unreadable"):
+    with raises("run.unreadable"):
         require_record(newer)
 
 
@@ -45,5 +45,5 @@ def test_run_without_a_readable_record_is_not_said_to_lack_a_worker(
     newer: RunDirectory, repo: Path
 ) -> None:
     (newer.path / "run.json").write_text("{")
-    with pytest.raises(ConfigError, match="is missing or unreadable"):
+    with raises("run.unreadable"):
         choose_run(list(all_runs(repo / ".git" / "orchestrator")), newer.run_id, worker=1)

@@ -9,9 +9,10 @@ import pytest
 from orchestrator import machine
 from orchestrator.config.container import Isolation
 from orchestrator.config.loading import load_config
-from orchestrator.errors import ConfigError, EngineError
+from orchestrator.errors import ConfigError
 from orchestrator.state import secret_files
 from orchestrator.state.secret_files import forget, memory_root, read_secrets, readable_directory
+from tests.support.errors import raises
 
 OWNER = (os.getuid(), os.getgid())
 
@@ -59,7 +60,7 @@ def test_directory_on_a_disk_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     assert memory_root(environ) != tmp_path
     assert memory_root({"XDG_RUNTIME_DIR": "/dev/shm"}) == Path("/dev/shm")
     monkeypatch.setattr(secret_files, "_candidates", lambda _: (tmp_path, tmp_path / "none"))
-    with pytest.raises(ConfigError, match="secrets need a writable directory in memory") as caught:
+    with raises("secret.no-memory") as caught:
         read_secrets(("A",), {"A": "long enough"})
     assert "/dev/shm" in str(caught.value.hint)
     assert read_secrets((), {}).root is None
@@ -115,7 +116,7 @@ def test_directory_of_another_user_is_refused(memory: Path, tmp_path: Path) -> N
     (tmp_path / "trap" / "worker-1").mkdir(parents=True)
     (tmp_path / "trap" / "worker-1").chmod(0o755)
     (memory / "orchestrator-run").symlink_to(tmp_path / "trap")
-    with pytest.raises(EngineError, match="is not a directory of your own"):
+    with raises("secret.directory"):
         secrets.laid_out("run", 1, OWNER).__enter__()
     forget("run", {})
     assert names(tmp_path / "trap") == ["worker-1"]
@@ -127,7 +128,7 @@ def test_files_of_others_are_kept(memory: Path, monkeypatch: pytest.MonkeyPatch)
     secrets = read_secrets(("A",), {"A": "long enough"})
     (memory / "orchestrator-run").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: OWNER[0] + 1)
-    with pytest.raises(EngineError, match="is not a directory of your own"):
+    with raises("secret.directory"):
         secrets.laid_out("run", 1, OWNER).__enter__()
     (memory / "orchestrator-run" / "private").write_text("theirs")
     assert secret_files.read_private("run", "private", {}) is None
@@ -159,7 +160,7 @@ def test_full_memory_is_an_error_and_leaves_nothing(
 
     secrets = read_secrets(("A",), {"A": "long enough"})
     monkeypatch.setattr(os, "fchown", full)
-    with pytest.raises(EngineError, match="No space left on device"):
+    with raises("secret.unwritable", "No space left on device"):
         secrets.laid_out("run", 1, OWNER).__enter__()
     assert names(memory) == []
 

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from orchestrator.config.container import Isolation
 from orchestrator.config.project import Project, Service
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, show
@@ -111,7 +111,7 @@ def test_tracked_file_is_refused(run: Callable[..., WorkerResult], repo: Path, p
     (repo / "b" / "c").write_text("c")
     git(repo, "add", "b")
     git(repo, "commit", "-m", "b")
-    with pytest.raises(ConfigError, match="is tracked by git") as caught:
+    with raises("dotenv.tracked") as caught:
         run("true", {"dotenv": path})
     assert caught.value.exit_code == 3
     assert not (repo / ".architect-parallel-1").exists()
@@ -121,7 +121,7 @@ def test_file_tracked_by_included_uncommitted_work_is_refused(
     run: Callable[..., WorkerResult], repo: Path
 ) -> None:
     (repo / "fresh").write_text("x")
-    with pytest.raises(ConfigError, match="is tracked by git"):
+    with raises("dotenv.tracked"):
         run("true", {"dotenv": "fresh"}, include_uncommitted=True)
     assert git(repo, "for-each-ref", "refs/heads/architect") == ""
 

@@ -8,6 +8,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.workflow.model import Earlier, Workflow
 from orchestrator.workflow.parsing.reader import read_workflow
 from orchestrator.workflow.selection import missing, only, starting_at
+from tests.support.errors import raises
 
 TEXT = """\
 name: Release
@@ -41,9 +42,7 @@ class TestOnly:
         )
 
     def test_reducing_task_needs_a_selected_input(self, workflow: Workflow) -> None:
-        with pytest.raises(
-            ConfigError, match="`sum` reduces the results of `map-1`, `map-2`, none of"
-        ):
+        with raises("task.unselected", "`sum`", "`map-1`, `map-2`"):
             only(workflow, ["sum", "design"])
         earlier = {
             name: Earlier(task=name, run_id="r", worker_id=1)

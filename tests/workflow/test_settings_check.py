@@ -1,11 +1,10 @@
 """Tests of the checks that compare a workflow's tasks with the settings of the run."""
 
-import pytest
-
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.workflow.model import Task
 from orchestrator.workflow.planning import check_results
+from tests.support.errors import raises
 
 
 def config(agent: str) -> ParallelConfig:
@@ -17,7 +16,7 @@ def task(*, inserted: tuple[int, ...]) -> Task:
 
 
 def test_results_are_not_inserted_into_a_shell_command() -> None:
-    with pytest.raises(ConfigError, match="a shell would execute what other workers printed"):
+    with raises("task.results-in-command"):
         check_results(config("shell"), [task(inserted=(0,))])
 
 

@@ -27,6 +27,7 @@ from orchestrator.workspace.caches import (
 from orchestrator.workspace.caches import remove_generations as remove
 from orchestrator.workspace.layout import Mode
 from orchestrator.workspace.worker_user import shared_user, worker_user
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run, show
@@ -218,7 +219,7 @@ def test_empty_cache_is_not_published(
     path.parent.mkdir(parents=True)
     path.touch()
     repository, base = Repository(repo), git(repo, "rev-parse", "HEAD")
-    with pytest.raises(ConfigError, match=f"no package into the cache of {kind}"):
+    with raises("cache.unfilled", kind):
         publish(Caches((kind,), warms=True), repository, base, "run", tmp_path)
     assert generations(repository) == []
 
@@ -302,9 +303,7 @@ def test_warming_needs_caches_and_setup(project: dict[str, object], problem: str
 
 def test_setup_of_a_discovered_file_is_not_warmed() -> None:
     found = configured("any", caches=("npm",), setup=("npm ci",), closed_stages=("setup",))
-    with pytest.raises(
-        ConfigError, match="`setup` commands of a configuration file in the repository"
-    ) as caught:
+    with raises("setup.untrusted") as caught:
         warming_config(found)
     assert "--config FILE" in (caught.value.hint or "")
 

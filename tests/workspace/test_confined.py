@@ -9,7 +9,7 @@ from orchestrator.config.project import Check, Project
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import BindMount, OverlayMount
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
 from orchestrator.runs.resume import ResumedRun
@@ -22,6 +22,7 @@ from orchestrator.workflow.parsing.reader import read_workflow
 from orchestrator.workspace.layout import AGENT_STEP, HARVEST_STEP, SWEPT, WORKSPACE, Mode
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.worker_user import worker_user
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.parts import seen
 from tests.support.recording_engine import RecordingEngine
@@ -135,7 +136,7 @@ def test_mount_points_are_not_created_through_links(tmp_path: Path, mode: Mode, 
     tree = workspace.worktree.path if mode == "overlay" else workspace.store.copy
     (tree / "link").symlink_to(outside)
     (tree / "file").touch()
-    with pytest.raises(OrchestratorError, match="is not a directory in the commit"):
+    with raises("enforce.no-directory"):
         workspace.confine()
     assert list(outside.iterdir()) == []
 
@@ -173,10 +174,10 @@ def test_other_required_writes_are_refused(
     repo: Path, tmp_path: Path, local_engine: LocalEngine
 ) -> None:
     config = confined("src").model_copy(update={"project": Project(dotenv=".env")})
-    with pytest.raises(ConfigError, match="not in a directory of `--alert-outside`"):
+    with raises("enforce.dotenv"):
         ParallelRunner(config, repo, engine=local_engine).execute()
     inner = with_submodules(tmp_path / "inner")
-    with pytest.raises(ConfigError, match="submodules"):
+    with raises("enforce.submodules"):
         ParallelRunner(confined("src"), inner, engine=local_engine).execute()
 
 

@@ -13,6 +13,7 @@ from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.results import Status, WorkerResult
 from orchestrator.workspace.copy_untracked import copy_in
 from orchestrator.workspace.untracked import LIST, choose_copies, is_secret
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
 from tests.support.runs import shell_run
@@ -67,7 +68,7 @@ class TestChoice:
 
     def test_explicit_name_covers_only_its_own_path(self, repo: Path) -> None:
         (repo / "conf" / ".env").write_text("TOKEN=2\n")
-        with pytest.raises(ConfigError, match=r"conf/\.env"):
+        with raises("copy.secret", "conf/.env"):
             chosen(repo, ".env")
         assert chosen(repo, "conf/.env", "/.env") == [".env", "conf/.env"]
 

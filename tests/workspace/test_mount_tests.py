@@ -10,9 +10,10 @@ from orchestrator.config.container import Transfer
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.place import Place, PlaceSpec
 from orchestrator.engine.spec import BindMount, ContainerSpec
-from orchestrator.errors import EngineUnavailableError, UnsupportedError
+from orchestrator.errors import EngineUnavailableError
 from orchestrator.git.repository import Repository
 from orchestrator.workspace.overlay_probe import choose_transfer
+from tests.support.errors import raises
 from tests.support.local_engine import LocalContainer, LocalEngine
 
 
@@ -74,7 +75,7 @@ def test_copies_are_sent_to_an_engine_that_sees_other_files(repo: Path, tmp_path
     hide(engine, tmp_path / "there")
     assert [chosen(engine, repo), chosen(engine, repo)] == ["streams", "streams"]
     assert engine.created == 1
-    with pytest.raises(UnsupportedError, match="does not see the files of this machine"):
+    with raises("engine.other-files"):
         chosen(engine, repo, "mounts")
     # Somebody has mounted the files.
     engine.files = None
@@ -97,7 +98,7 @@ def test_forwarded_socket_at_the_same_path_is_recognised(repo: Path, tmp_path: P
     chosen(engine, repo)
     engine.fingerprint = "there"
     hide(engine, tmp_path / "there")
-    with pytest.raises(UnsupportedError, match="does not see the files of this machine") as caught:
+    with raises("engine.other-files") as caught:
         chosen(engine, repo)
     assert caught.value.exit_code == 3
     assert engine.leftovers({}) == []

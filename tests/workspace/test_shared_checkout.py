@@ -16,6 +16,7 @@ from orchestrator.workspace.shared_checkout import (
     prune_checkouts,
     shared_user,
 )
+from tests.support.errors import raises
 from tests.support.repository import git
 
 pytestmark = pytest.mark.process
@@ -114,7 +115,7 @@ def test_only_the_caller_may_enter_the_directory_of_the_checkouts(repo: Path, ba
     place = take(repo, base).parent.parent
     assert place.stat().st_mode & 0o777 == 0o700
     place.chmod(0o755)
-    with pytest.raises(RepositoryError, match="only you can enter"):
+    with raises("directory.not-private"):
         take(repo, base)
 
 

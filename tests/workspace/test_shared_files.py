@@ -21,6 +21,7 @@ from orchestrator.text.redact import Redactor
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace import shared_files as sharing
 from orchestrator.workspace.shared_files import INPUTS, OUT, SHARED, Input, Shared, variables
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run, show
@@ -162,7 +163,7 @@ def test_context_that_is_not_text_is_refused(
 
 def test_context_that_is_a_fifo_is_refused(repo: Path, local_engine: LocalEngine) -> None:
     os.mkfifo(repo / "context.md")
-    with pytest.raises(ConfigError, match="cannot be read: the file is not a regular file"):
+    with raises("context.unreadable", "not a regular file"):
         shell_run(repo, local_engine, "true", context="context.md")
 
 

@@ -8,10 +8,10 @@ import pytest
 from orchestrator.cli import workflow_run
 from orchestrator.cli.app import run
 from orchestrator.cli.workflow_file import select_part
-from orchestrator.errors import ConfigError
 from orchestrator.workflow.parsing.dialects import json_schema
 from orchestrator.workflow.parsing.reader import read_workflow
 from orchestrator.workflow.planning import config_of
+from tests.support.errors import raises
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 RELEASE = """\
@@ -97,7 +97,7 @@ class TestPart:
         assert self.names(file, from_=["each"]) == ["each", "tests"]
 
     def test_only_and_from_together_are_refused(self, file):
-        with pytest.raises(ConfigError, match="cannot be used together"):
+        with raises("option.conflict"):
             self.names(file, ["tests"], ["each"])
 
     @pytest.mark.usefixtures("repository")

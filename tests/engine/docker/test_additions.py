@@ -14,8 +14,8 @@ from orchestrator.engine.docker.networks import bridge_of
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import GATEWAY, MANAGED, PORTS, SHARES
 from orchestrator.engine.spec import TmpfsMount
-from orchestrator.errors import EngineError
 from tests.support.containers import USER, Starter, bind, finish
+from tests.support.errors import raises
 
 pytestmark = pytest.mark.docker
 
@@ -195,7 +195,7 @@ def test_volume_of_an_image_hides_no_file_of_a_worker(
     hostile_image: str, shared: Path,
 ) -> None:  # fmt: skip
     spec = docker_start.spec("true", image=hostile_image, mounts=(bind(shared, "/data"),))
-    with pytest.raises(EngineError, match=r"declares the volume /data/sub, which would hide"):
+    with raises("image.volume", "/data/sub"):
         docker_engine.create(spec)
     assert docker_engine.leftovers(labels) == []
 
@@ -204,7 +204,7 @@ def test_image_without_a_command_is_named(client: docker.APIClient, docker_start
     tag = f"orchestrator-test-{secrets.token_hex(4)}"
     client.import_image_from_data(b"\0" * 10240, repository=tag)  # type: ignore[no-untyped-call]
     try:
-        with pytest.raises(EngineError, match=f"the image `{tag}` has no command to start"):
+        with raises("image.no-command", tag):
             docker_start(image=tag, own_program=True)
     finally:
         client.remove_image(tag, force=True)

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.engine.docker.address import LOCAL_SOCKET, Address, chosen_address
 from orchestrator.engine.docker.requirements import check_address
-from orchestrator.errors import ConfigError, OrchestratorError, UnsupportedError
+from orchestrator.errors import ConfigError, UnsupportedError
+from tests.support.errors import raises
 from tests.support.own_daemon import make_certificates
 
 
@@ -119,5 +120,5 @@ def test_an_address_without_tls_is_refused_whatever_chose_it(
     monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
     monkeypatch.delenv("DOCKER_CERT_PATH", raising=False)
     for source in ("", "DOCKER_HOST", "context `x`"):
-        with pytest.raises(OrchestratorError, match="has no TLS"):
+        with raises("engine.no-tls"):
             check_address(Address(host, source))

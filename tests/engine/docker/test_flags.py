@@ -15,8 +15,8 @@ from orchestrator.engine.docker import DockerEngine, firewall
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
 from orchestrator.engine.spec import Egress, TmpfsMount
-from orchestrator.errors import EngineError
 from tests.support.containers import Run, Starter, bind, finish
+from tests.support.errors import raises
 
 pytestmark = pytest.mark.docker
 
@@ -129,7 +129,7 @@ def test_container_does_not_start_without_active_rules(
 ) -> None:
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
     nonsense = Egress(image=BASE_IMAGE, allowed=(("10.0.0.1", 10**9),))
-    with pytest.raises(EngineError, match="cannot set up the firewall of the worker's network"):
+    with raises("firewall.failed"):
         docker_start("true", network=network, egress=nonsense)
     assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]
 

@@ -16,7 +16,6 @@ from orchestrator.engine.gateway_probe import gateway_problem
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import REPOSITORY, ROLE
 from orchestrator.engine.spec import Egress, TmpfsMount
-from orchestrator.errors import EngineError
 from orchestrator.gateway.allowed_host import AllowedHost
 from orchestrator.gateway.dns import dns_configuration
 from orchestrator.gateway.hosts import parse_host
@@ -26,6 +25,7 @@ from orchestrator.gateway.plan import GatewayPlan
 from orchestrator.gateway.proxy import proxy_configuration
 from tests.gateway.plans import make_plan
 from tests.support.containers import Run, Starter, finish
+from tests.support.errors import raises
 from tests.support.live import eventually
 
 pytestmark = pytest.mark.docker
@@ -293,7 +293,7 @@ def test_failed_gateway_leaves_nothing(
 ) -> None:
     # The parser of entries accepts no such name, so it must be created directly.
     broken = AllowedHost(name="a.example\n  nonsense")
-    with pytest.raises(EngineError, match="cannot set up the firewall of the worker's network"):
+    with raises("firewall.failed"):
         docker_start("true", network=network, egress=Egress(image=BASE_IMAGE, hosts=(broken,)))
     assert [leftover.id for leftover in docker_engine.leftovers(labels)] == [network]
 

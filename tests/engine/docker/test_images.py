@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.image_protocol import ImageBuild
-from orchestrator.errors import EngineUnavailableError, ImageBuildError
+from orchestrator.errors import EngineUnavailableError
+from tests.support.errors import raises
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -69,7 +70,7 @@ def test_file_that_cannot_be_read_is_no_fault_of_the_engine(
     gone = tmp_path / "Dockerfile"
     context = tmp_path / "context"
     context.mkdir()
-    with pytest.raises(ImageBuildError, match=f"build context of `a:b`: .*{gone}"):
+    with raises("build.context", "`a:b`", gone):
         images.build(
             ImageBuild(context=context, dockerfile=str(gone), tag="a:b"), progress=lambda _: None
         )

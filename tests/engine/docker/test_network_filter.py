@@ -37,6 +37,7 @@ from orchestrator.errors import EngineError
 from tests.engine.docker.test_firewall import FLOWS, TRY, heard_flows, inside, listening
 from tests.support.bridge import bridge_gateway
 from tests.support.containers import Starter, finish
+from tests.support.errors import raises
 from tests.support.live import eventually
 
 pytestmark = pytest.mark.docker
@@ -243,7 +244,7 @@ def test_worker_does_not_start_without_an_answer_of_the_helper(
         kill(client, helper, number)
     else:
         client.pause(helper)
-    with pytest.raises(EngineError, match="firewall"):
+    with raises("firewall.failed"):
         waiting.start()
     kinds = {left.id for left in docker_engine.leftovers(labels)}
     assert kinds == {network, helper}
@@ -284,7 +285,7 @@ def test_another_process_starts_a_created_container_with_its_rules(
     try:
         found = other.adopt(first.id)
         assert found is not None
-        with pytest.raises(EngineError, match="firewall"):
+        with raises("firewall.failed"):
             found.start()
         assert other.adopt(first.id) is None
         close(other, network, labels)
@@ -392,7 +393,7 @@ def test_next_process_sets_the_rules_that_a_running_worker_lacks(
         found = other.adopt(worker.id)
         assert found is not None
         if not helped:
-            with pytest.raises(EngineError, match="firewall"):
+            with raises("firewall.failed"):
                 found.start()
             assert other.adopt(worker.id) is None
             return

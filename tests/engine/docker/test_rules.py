@@ -10,7 +10,7 @@ from orchestrator.agents import load_agent
 from orchestrator.engine.docker import rules
 from orchestrator.engine.egress import allowed_destinations, base_urls, check_runtime
 from orchestrator.engine.spec import Egress
-from orchestrator.errors import UnsupportedError
+from tests.support.errors import raises
 
 GATEWAY = "172.17.0.1"
 Place = tuple[str, int | None]
@@ -173,7 +173,5 @@ def test_only_base_urls_of_the_agent_program_open_ports(program: str, own: str |
 def test_runtime_with_its_own_network_stack_is_refused() -> None:
     check_runtime(None)
     check_runtime("runc")
-    with pytest.raises(
-        UnsupportedError, match="the packet filter is known to work only with crun, "
-    ):
+    with raises("runtime.no-filter", "crun"):
         check_runtime("runsc")

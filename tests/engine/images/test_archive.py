@@ -14,6 +14,7 @@ import pytest
 from orchestrator.engine.images.archive import load_images, save_images
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
 from orchestrator.errors import ConfigError, EngineError
+from tests.support.errors import raises
 
 CONFIG = b'{"rootfs": {"diff_ids": []}}'
 DIGEST = hashlib.sha256(CONFIG).hexdigest()
@@ -89,9 +90,9 @@ FOREIGN = (
 @pytest.mark.parametrize("name", FOREIGN)
 def test_an_image_with_a_foreign_name_is_refused(tmp_path: Path, name: str) -> None:
     engine = Engine()
-    with pytest.raises(ConfigError, match="not an image of orchestrator"):
+    with raises("image.foreign"):
         load_images(engine, file(tmp_path, images(BASE_IMAGE, name)))
-    with pytest.raises(ConfigError, match="not an image of orchestrator"):
+    with raises("image.foreign"):
         save_images(engine, [name], tmp_path / "new.tar")
     assert engine.taken == []
     assert not (tmp_path / "new.tar").exists()
@@ -101,7 +102,7 @@ def test_an_image_with_another_digest_is_refused(tmp_path: Path) -> None:
     engine, path = Engine(), file(tmp_path, images(worker_image("claude"), BROKER_IMAGE))
     with pytest.raises(ConfigError, match=DIGEST):
         load_images(engine, path, digests=["sha256:" + "0" * 64])
-    with pytest.raises(ConfigError, match="not a digest"):
+    with raises("digest.invalid"):
         load_images(engine, path, digests=["latest"])
     assert engine.taken == []
 

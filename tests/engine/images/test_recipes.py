@@ -29,6 +29,7 @@ from orchestrator.engine.images.recipes import (
     recipe_hash,
 )
 from orchestrator.errors import ImageBuildError
+from tests.support.errors import raises
 
 UPSTREAM = "debian:trixie-slim"
 
@@ -275,7 +276,7 @@ def test_build_context_contains_only_its_files_and_certificates(bundle: Path) ->
 
 def test_missing_build_files_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipes, "_PACKAGE", tmp_path / "orchestrator")
-    with pytest.raises(ImageBuildError, match=r"`Dockerfile\.worker` is missing"):
+    with raises("installation.incomplete", "`Dockerfile.worker`"):
         recipes.build_files()
 
 

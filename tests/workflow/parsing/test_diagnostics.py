@@ -9,6 +9,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.text.suggest import MOST_SUGGESTIONS
 from orchestrator.workflow.parsing import diagnostics
 from orchestrator.workflow.parsing.reader import read_workflow
+from tests.support.errors import raises
 
 
 def mistakes(tmp_path: Path, text: str, name: str = "flow.yaml", **given: object) -> list[str]:
@@ -299,6 +300,6 @@ def test_only_the_first_of_many_mistakes_have_suggestions(
     monkeypatch.setattr(diagnostics, "did_you_mean", lambda text, _: asked.append(text) or "")
     text = "\n".join(f"- {{id: t{n}, task: x, depends_on: nope{n}}}" for n in range(400))
     (tmp_path / "flow.yaml").write_text(f"tasks:\n{text}\n")
-    with pytest.raises(ConfigError, match="400 mistakes"):
+    with raises("workflow.invalid", "400 mistakes"):
         read_workflow(tmp_path / "flow.yaml")
     assert asked == [f"nope{n}" for n in range(MOST_SUGGESTIONS)]
