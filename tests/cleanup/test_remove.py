@@ -183,7 +183,7 @@ class Refusing(LocalEngine):
     """An engine that creates no container."""
 
     def create(self, spec: ContainerSpec) -> LocalContainer:  # noqa: ARG002
-        raise EngineError("cannot create the container: unknown mount option")
+        raise EngineError("cannot create the container: unknown mount option", key="engine.refusal")
 
 
 def test_worker_without_a_container_needs_no_engine(repo: Path, tmp_path: Path) -> None:

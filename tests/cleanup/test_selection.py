@@ -40,7 +40,7 @@ class StuckEngine(LocalEngine):
 
     def remove(self, leftover: Leftover) -> None:
         if leftover.id == self.stuck:
-            raise EngineError(f"{leftover.id} is stuck")
+            raise EngineError(f"{leftover.id} is stuck", key="engine.refusal")
         super().remove(leftover)
 
 
@@ -253,7 +253,7 @@ class TestEngine:
             if not late:
                 late.append(container(repo, engine, run, 1))
             if leftover.id == "net" and late[0] in {left.id for left in engine.leftovers({})}:
-                raise EngineError("net is in use")
+                raise EngineError("net is in use", key="engine.refusal")
             remove(leftover)
 
         monkeypatch.setattr("orchestrator.cleanup.orphans._PAUSE", 0)
@@ -273,7 +273,7 @@ class TestEngine:
 
         def refuse(leftover: Leftover) -> None:
             tried.append(leftover.id)
-            raise EngineError(f"{leftover.id} is stuck")
+            raise EngineError(f"{leftover.id} is stuck", key="engine.refusal")
 
         monkeypatch.setattr("orchestrator.cleanup.orphans._PAUSE", 0)
         with monkeypatch.context() as patch:
@@ -302,7 +302,7 @@ class TestEngine:
         shell_run(repo, engine, "true")
 
         def leftovers(_: object) -> list[Leftover]:
-            raise EngineError("it sulks")
+            raise EngineError("it sulks", key="engine.refusal")
 
         with monkeypatch.context() as patch:
             patch.setattr(engine, "leftovers", leftovers)

@@ -42,7 +42,7 @@ class Machine(LocalEngine):
 
     def remove_image(self, image: str) -> None:
         if image in self.in_use:
-            raise EngineError(f"`{image}` is in use")
+            raise EngineError(f"`{image}` is in use", key="engine.refusal")
         del self.shelf[image]
 
 

@@ -116,10 +116,10 @@ def test_help_is_shown_without_a_command(arguments, capsys):
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (ImageNotFoundError("no such image: `x`", hint="build it"), 3,
+        (ImageNotFoundError("no such image: `x`", key="image.missing", hint="build it"), 3,
          "error: no such image: `x`\n\nhint: build it\n"),
-        (EngineError("it broke"), 7, "error: it broke\n"),
-        (OrchestratorError("odd"), 70, "error: odd\n"),
+        (EngineError("it broke", key="engine.refusal"), 7, "error: it broke\n"),
+        (OrchestratorError("odd", key="internal.error"), 70, "error: odd\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )  # fmt: skip

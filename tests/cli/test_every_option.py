@@ -176,7 +176,7 @@ def test_every_option_reaches_the_settings(
     class Runner:
         def __init__(self, config: ParallelConfig, **_: object) -> None:
             caught.append(config)
-            raise ConfigError("seen")
+            raise ConfigError("seen", key="option.invalid")
 
     module = "new_run" if command == "parallel" else "workflow_run"
     monkeypatch.setattr(f"orchestrator.cli.{module}.ParallelRunner", Runner)

@@ -99,7 +99,7 @@ def test_report_is_written_if_the_engine_fails(
     class Failing(ParallelRunner):
         def execute(self) -> RunResult:
             super().execute()
-            raise EngineUnavailableError("gone")
+            raise EngineUnavailableError("gone", key="engine.unreachable")
 
     def runner(config: ParallelConfig, **rest: object) -> Failing:
         return Failing(config, engine=local_engine, **rest)  # type: ignore[arg-type]

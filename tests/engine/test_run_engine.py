@@ -39,7 +39,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Reached]:
     def load(name: str, address: str = "") -> Engine:
         assert name == "docker"
         if address not in found:
-            raise EngineUnavailableError(f"nothing at {address}")
+            raise EngineUnavailableError(f"nothing at {address}", key="engine.unreachable")
         return found[address]  # type: ignore[return-value]
 
     monkeypatch.setattr(orchestrator.engine, "load_engine", load)

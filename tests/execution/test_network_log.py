@@ -127,7 +127,7 @@ def test_resumed_run_records_no_connection_again(told: Told) -> None:
 
 def test_outage_of_the_engine_loses_no_connection(told: Told) -> None:
     lines = [connection(n, f"{name}.example") for n, name in enumerate("abc", start=1)]
-    gone = EngineUnavailableError("gone")
+    gone = EngineUnavailableError("gone", key="engine.unreachable")
     told.add(Gateway([*lines[:2], gone], Gateway(lines)))
     assert told.hosts() == ["a.example", "b.example", "c.example"]
 
@@ -160,12 +160,12 @@ def test_log_that_cannot_be_written_is_reported(told: Told) -> None:
 
 
 def test_log_that_the_engine_does_not_give_is_reported(told: Told) -> None:
-    told.add(Gateway([EngineError("cannot read the log")]))
+    told.add(Gateway([EngineError("cannot read the log", key="engine.refusal")]))
     assert told.messages() == ["worker 3: the network log is incomplete (cannot read the log)"]
-    told.add(Gateway((), ends=EngineError("cannot end it")))
+    told.add(Gateway((), ends=EngineError("cannot end it", key="engine.refusal")))
     assert told.messages()[1:] == ["worker 3: the network log is incomplete (cannot end it)"]
     with pytest.raises(EngineUnavailableError):
-        told.add(Gateway((), ends=EngineUnavailableError("gone")))
+        told.add(Gateway((), ends=EngineUnavailableError("gone", key="engine.unreachable")))
 
 
 class TestTally:

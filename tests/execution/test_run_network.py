@@ -45,6 +45,6 @@ def test_network_without_a_removal_stays() -> None:
 
 def test_network_is_not_given_to_containers_before_it_is_closed() -> None:
     failed: Future[str | None] = Future()
-    failed.set_exception(EngineUnavailableError("the engine is gone"))
+    failed.set_exception(EngineUnavailableError("the engine is gone", key="engine.unreachable"))
     with pytest.raises(EngineUnavailableError, match="gone"):
         RunNetwork("id", failed).ready()

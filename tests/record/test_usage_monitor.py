@@ -25,7 +25,7 @@ def has_printed(repo: Path) -> bool:
 
 
 def no_engine() -> LocalEngine:
-    raise EngineUnavailableError("none")
+    raise EngineUnavailableError("none", key="engine.unreachable")
 
 
 def test_usage_of_a_running_worker(live: LiveRun, repo: Path, local_engine: LocalEngine) -> None:

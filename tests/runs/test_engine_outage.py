@@ -39,11 +39,11 @@ class HangingUp(LocalContainer):
                 if self.ends_meanwhile:
                     self.kill("SIGKILL")
                     self.wait(PATIENCE)
-                raise EngineUnavailableError("gone")
+                raise EngineUnavailableError("gone", key="engine.unreachable")
 
     def again(self) -> "LocalContainer | None":
         if not self.comes_back:
-            raise EngineUnavailableError("still gone")
+            raise EngineUnavailableError("still gone", key="engine.unreachable")
         return super().again()
 
 

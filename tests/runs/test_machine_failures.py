@@ -53,16 +53,16 @@ class VanishingEngine(LocalEngine):
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         del name, labels
-        raise EngineUnavailableError("gone")
+        raise EngineUnavailableError("gone", key="engine.unreachable")
 
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
         if labels:
-            raise EngineUnavailableError("gone")
+            raise EngineUnavailableError("gone", key="engine.unreachable")
         return super().leftovers(labels)
 
     def create(self, spec: ContainerSpec) -> LocalContainer:
         if spec.labels.get(ROLE) == "harvest":
-            raise EngineUnavailableError("gone")
+            raise EngineUnavailableError("gone", key="engine.unreachable")
         return super().create(spec)
 
 
@@ -274,7 +274,9 @@ class Blind(LocalEngine):
         return replace(super().check(images=images, runtime=runtime), overlay=True)
 
     def start(self, spec: ContainerSpec) -> LocalContainer:
-        raise EngineError(f"bind source path does not exist: {spec.mounts[0]}")
+        raise EngineError(
+            f"bind source path does not exist: {spec.mounts[0]}", key="engine.refusal"
+        )
 
 
 def test_remote_engine_is_refused_and_nothing_is_left(repo: Path, tmp_path: Path) -> None:

@@ -295,9 +295,28 @@ class TestSeveralProblems:
     @pytest.mark.parametrize(
         ("errors", "code"),
         [
-            ((ConfigError("a"), UnsupportedError("b")), 3),
-            ((ConfigError("a"), AuthenticationError("b")), 4),
-            ((EngineUnavailableError("a"), AuthenticationError("b"), ConfigError("c")), 7),
+            (
+                (
+                    ConfigError("a", key="option.invalid"),
+                    UnsupportedError("b", key="runtime.unknown"),
+                ),
+                3,
+            ),
+            (
+                (
+                    ConfigError("a", key="option.invalid"),
+                    AuthenticationError("b", key="api-key.missing"),
+                ),
+                4,
+            ),
+            (
+                (
+                    EngineUnavailableError("a", key="engine.unreachable"),
+                    AuthenticationError("b", key="api-key.missing"),
+                    ConfigError("c", key="option.invalid"),
+                ),
+                7,
+            ),
         ],
     )
     def test_exit_code_is_that_of_the_most_severe_problem(self, errors, code):
@@ -309,9 +328,9 @@ class TestSeveralProblems:
         assert caught.value.exit_code == code
 
     def test_single_problem_is_raised_unchanged(self):
-        problems, error = Problems(), UnsupportedError("a", hint="b")
+        problems, error = Problems(), UnsupportedError("a", key="runtime.unknown", hint="b")
         problems.add(error)
-        problems.add(UnsupportedError("a", hint="b"))
+        problems.add(UnsupportedError("a", key="runtime.unknown", hint="b"))
         with pytest.raises(UnsupportedError) as caught:
             problems.raise_all()
         assert caught.value is error
@@ -319,7 +338,7 @@ class TestSeveralProblems:
     def test_list_of_problems_is_bounded(self):
         problems = Problems()
         for number in range(60):
-            problems.add(ConfigError(f"problem {number}"))
+            problems.add(ConfigError(f"problem {number}", key="option.invalid"))
         with pytest.raises(ConfigError, match=r"(?s)60 problems .*\n  problem 49\n  and 10 more$"):
             problems.raise_all()
 

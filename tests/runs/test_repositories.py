@@ -204,7 +204,7 @@ def test_run_from_a_workers_worktree_is_refused(repo: Path, local_engine: LocalE
 
 class WithoutNetworks(LocalEngine):
     def create_network(self, name, labels):  # noqa: ARG002
-        raise OrchestratorError("no more networks")
+        raise OrchestratorError("no more networks", key="internal.error")
 
 
 def test_failed_preparation_removes_the_branches(repo: Path, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ class HostIsOpen(LocalEngine):
     def close_host(self, name, network, egress, labels):
         assert name == f"{network}-host"
         self.asked.append((network, egress.allowed, labels[ROLE]))
-        raise EngineError("not here")
+        raise EngineError("not here", key="engine.refusal")
 
 
 @pytest.mark.parametrize("network", ["open", "none"])

@@ -220,10 +220,10 @@ class RefusingEngine(LocalEngine):
 
     def create(self, spec: ContainerSpec) -> LocalContainer:
         if (spec.labels[ROLE], spec.labels[WORKER]) == ("worker", "2"):
-            raise EngineError("no room for it")
+            raise EngineError("no room for it", key="engine.refusal")
         self.attempts += 1
         if spec.ports and self.attempts == 1:
-            raise PortTakenError("taken meanwhile")
+            raise PortTakenError("taken meanwhile", key="port.taken")
         return super().create(spec)
 
 

@@ -166,7 +166,7 @@ def test_container_that_cannot_start_is_removed_at_once(
     def broken(container: LocalContainer) -> None:
         started.append(container)
         if len(started) == 1:
-            raise EngineError("it does not start")
+            raise EngineError("it does not start", key="engine.refusal")
         start(container)
 
     monkeypatch.setattr(LocalContainer, "start", broken)

@@ -73,7 +73,9 @@ class LocalEngine:
         for image in images:
             self._check_image(image)
         if runtime not in (None, "process"):
-            raise UnsupportedError(f"the local engine has no runtime `{runtime}`")
+            raise UnsupportedError(
+                f"the local engine has no runtime `{runtime}`", key="runtime.unknown"
+            )
         return EngineFeatures(
             overlay=False,
             runtimes=("process",),
@@ -86,7 +88,7 @@ class LocalEngine:
 
     def _check_image(self, image: str) -> None:
         if image not in self._images:
-            raise ImageNotFoundError(f"no such image: `{image}`")
+            raise ImageNotFoundError(f"no such image: `{image}`", key="image.missing")
 
     def create(self, spec: ContainerSpec) -> "LocalContainer":
         """Prepare to start the command as a process group."""
@@ -99,7 +101,9 @@ class LocalEngine:
         """Create a container; all processes share one network anyway."""
         holder = self._containers.get(other)
         if holder is None or not holder.runs:
-            raise EngineError("the container whose network was to be shared does not run")
+            raise EngineError(
+                "the container whose network was to be shared does not run", key="engine.refusal"
+            )
         container = self._create(replace(spec, ports={}, network_of=None))
         container.ports = holder.ports
         return container
@@ -108,7 +112,7 @@ class LocalEngine:
         _check_ports(spec.ports)
         with self._lock:
             if any(spec.name == other.spec.name for other in self._containers.values()):
-                raise EngineError(f"the name `{spec.name}` is in use")
+                raise EngineError(f"the name `{spec.name}` is in use", key="engine.refusal")
             container = self._make(spec, self._scratch / secrets.token_hex(6))
             self._containers[container.id] = container
         return container
@@ -142,7 +146,7 @@ class LocalEngine:
         """Start a command in the directory of a running container."""
         container = self._containers.get(container_id)
         if container is None or not container.runs:
-            raise NotRunningError(f"no such container: {container_id}")
+            raise NotRunningError(f"no such container: {container_id}", key="container.not-running")
         spec = replace(container.spec, command=command, env={**container.spec.env, **(env or {})})
         paths = container.paths
         return LocalProcess(_words(spec, paths), **_place(spec, paths), terminal=terminal)
@@ -168,7 +172,9 @@ class LocalEngine:
     ) -> PrivateNetwork:
         """Refuse: plain processes cannot be confined."""
         asked = f"`{name}` ({labels}) with {addresses} addresses"
-        raise UnsupportedError(f"the local engine has no private networks: {asked}")
+        raise UnsupportedError(
+            f"the local engine has no private networks: {asked}", key="runtime.unknown"
+        )
 
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
@@ -254,7 +260,7 @@ class LocalContainer:
     def state(self) -> ContainerState:
         """Return when the process started and ended."""
         if self._removed:
-            raise EngineError(f"no such container: {self.id}")
+            raise EngineError(f"no such container: {self.id}", key="engine.refusal")
         return self._state
 
     def _reap(self, process: "subprocess.Popen[bytes]") -> None:
@@ -295,7 +301,7 @@ class LocalContainer:
         assert self._process.stderr is not None
         with self._counting:
             if self._users == 0:
-                raise EngineError(f"no such container: {self.id}")
+                raise EngineError(f"no such container: {self.id}", key="engine.refusal")
             # While the pipes are being read, a removal leaves them open.
             self._users += 1
         try:
@@ -351,7 +357,7 @@ class LocalContainer:
     def wait(self, timeout: float | None) -> ExitStatus:
         """Block until the main process ends."""
         if self._removed:
-            raise EngineError(f"no such container: {self.id}")
+            raise EngineError(f"no such container: {self.id}", key="engine.refusal")
         if not self._ended.wait(timeout):
             raise TimeoutError(f"the container still runs after {timeout} s")
         assert self._process is not None
@@ -395,7 +401,7 @@ class LocalContainer:
         if not self._ended.is_set():
             self._signal_group(_SIGKILL)
         if self._process is not None and not self._ended.wait(_DEATH):
-            raise EngineError(f"{self.id} does not die")
+            raise EngineError(f"{self.id} does not die", key="engine.refusal")
         if self._removed:
             return
         self._removed = True
@@ -413,7 +419,7 @@ def _check_ports(ports: Mapping[int, int]) -> None:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError as error:
-                raise PortTakenError(f"port {port}: {error.strerror}") from error
+                raise PortTakenError(f"port {port}: {error.strerror}", key="port.taken") from error
 
 
 def _launch(spec: ContainerSpec, paths: Mapping[str, Path]) -> "subprocess.Popen[bytes]":
@@ -451,7 +457,7 @@ def _host_paths(spec: ContainerSpec, scratch: Path) -> dict[str, Path]:
         if isinstance(mount, BindMount):
             found[mount.target] = mount.source
         elif not isinstance(mount, TmpfsMount):
-            raise EngineError("the local engine has no overlays")
+            raise EngineError("the local engine has no overlays", key="engine.refusal")
         elif mount.target != _SHARED:
             found[mount.target] = scratch / mount.target.strip("/").replace("/", "-")
             found[mount.target].mkdir()

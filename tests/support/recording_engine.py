@@ -21,6 +21,6 @@ class RecordingEngine(LocalEngine):
     def create(self, spec: ContainerSpec) -> LocalContainer:
         if self._is_gone_at and self._is_gone_at(spec):
             self._is_gone_at = None
-            raise EngineUnavailableError("gone", hint="wait")
+            raise EngineUnavailableError("gone", key="engine.unreachable", hint="wait")
         self.specs.append(spec)
         return super().create(spec)

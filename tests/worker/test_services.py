@@ -254,7 +254,7 @@ class OneOfTwo(LocalEngine):
 
     def create(self, spec: ContainerSpec) -> LocalContainer:
         if spec.labels[ROLE] == "service" and "second" in spec.name:
-            raise EngineError("no room for it")
+            raise EngineError("no room for it", key="engine.refusal")
         return super().create(spec)
 
 
@@ -276,7 +276,7 @@ class AwayEngine(LocalEngine):
 
     def create(self, spec: ContainerSpec) -> LocalContainer:
         if self.away and spec.labels[ROLE] == "worker":
-            raise EngineUnavailableError("gone")
+            raise EngineUnavailableError("gone", key="engine.unreachable")
         return super().create(spec)
 
 

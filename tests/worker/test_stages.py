@@ -195,7 +195,7 @@ class Broken(LocalEngine):
 
     def create(self, spec: ContainerSpec) -> LocalContainer:
         if spec.labels[ROLE] == "setup":
-            raise EngineError("no room for a container")
+            raise EngineError("no room for a container", key="engine.refusal")
         return super().create(spec)
 
 

@@ -88,7 +88,7 @@ def test_an_engine_that_does_not_answer_is_no_reason_to_send_copies(
     repo: Path, tmp_path: Path
 ) -> None:
     engine = FarPlaces(tmp_path / "engine")
-    engine.problem = EngineUnavailableError("gone")
+    engine.problem = EngineUnavailableError("gone", key="engine.unreachable")
     with pytest.raises(EngineUnavailableError):
         chosen(engine, repo)
 

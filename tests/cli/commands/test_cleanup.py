@@ -147,7 +147,7 @@ class TestReport:
 @pytest.mark.usefixtures("repository")
 def test_without_engine_everything_else_is_cleaned(record_arguments, monkeypatch, capsys):
     def load(_: str) -> None:
-        raise EngineUnavailableError("no engine", hint="start it")
+        raise EngineUnavailableError("no engine", key="engine.unreachable", hint="start it")
 
     monkeypatch.setattr(command, "load_engine", load)
     report = CleanupReport(workers=(cleaned(1),), live=(), leftovers=0, unchecked=("R",))

@@ -60,7 +60,7 @@ def machine(monkeypatch):
     def choose(images: tuple[str, ...] | None, *, works: bool = True) -> None:
         def load(_: str) -> Engine:
             if images is None:
-                raise EngineUnavailableError("no engine", hint="start it")
+                raise EngineUnavailableError("no engine", key="engine.unreachable", hint="start it")
             return Engine(*images)
 
         monkeypatch.setattr(command, "load_engine", load)

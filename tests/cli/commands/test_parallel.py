@@ -128,7 +128,7 @@ def test_exit_code_follows_from_the_results(fail_on, code):
 
 @pytest.mark.usefixtures("repository")
 def test_runner_error_is_printed_with_its_exit_code(runner, capsys):
-    runner.error = ImageNotFoundError("no such image: `x`", hint="build it")
+    runner.error = ImageNotFoundError("no such image: `x`", key="image.missing", hint="build it")
     assert run(["parallel", "one", "--quiet"]) == 3
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "error: no such image: `x`\n\nhint: build it\n")
@@ -153,7 +153,7 @@ def test_signal_cancels_the_run_and_prints_the_table(runner, capsys, number, cod
 @pytest.mark.usefixtures("repository")
 def test_error_after_a_signal_exits_with_the_signals_code(runner, capsys):
     runner.signals = (signal.SIGTERM,)
-    runner.error = ImageNotFoundError("late")
+    runner.error = ImageNotFoundError("late", key="image.missing")
     assert run(["parallel", "one", "--quiet"]) == 143
     assert capsys.readouterr().err == "error: late\n"
 

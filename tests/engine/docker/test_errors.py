@@ -103,7 +103,7 @@ def test_hint_depends_on_the_error(
 
 
 def test_own_error_is_not_translated() -> None:
-    error = PortTakenError("taken")
+    error = PortTakenError("taken", key="port.taken")
     with pytest.raises(PortTakenError) as caught, translated("do this"):
         raise error
     assert caught.value is error

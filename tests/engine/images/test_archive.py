@@ -49,7 +49,7 @@ class Engine:
     def save(self, images: Sequence[str]) -> Iterator[bytes]:  # noqa: ARG002
         yield self.given[:10]
         if not self.given:
-            raise EngineError("it broke")
+            raise EngineError("it broke", key="engine.refusal")
         yield self.given[10:]
 
     def load(self, archive: IO[bytes]) -> None:

@@ -71,7 +71,7 @@ class ShelfEngine:
     def pull(self, image: str, *, progress: Progress) -> None:
         progress(f"pulling {image}")
         if image not in self.registry:
-            raise ImageBuildError(f"cannot pull `{image}`: no such host")
+            raise ImageBuildError(f"cannot pull `{image}`: no such host", key="build.failed")
         self.put(image, {})
 
     def import_image(self, tarball: Path, *, tag: str, labels: Mapping[str, str]) -> None:

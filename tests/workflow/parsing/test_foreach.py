@@ -177,7 +177,7 @@ class TestRefusals:
 
     def test_unreadable_source_is_reported_with_its_line(self, tmp_path: Path) -> None:
         def expand(_: Source) -> list[str]:
-            raise ConfigError("`x` is not there")
+            raise ConfigError("`x` is not there", key="option.invalid")
 
         with pytest.raises(ConfigError, match=r"flow.yaml:1: `tasks\[1\].foreach`: `x` is not"):
             read(tmp_path, GLOB % ("{{item}}", ""), expand=expand)
