@@ -12,7 +12,7 @@ class OrchestratorError(Exception):
 
     exit_code: ClassVar[int] = 70
 
-    def __init__(self, message: str, *, key: str = "", hint: str | None = None) -> None:
+    def __init__(self, message: str, *, key: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.key = key
@@ -124,7 +124,7 @@ MOST_MISTAKES = 50
 
 
 def mistakes(
-    problems: Sequence[str], hint: str, what: str = "configuration", *, key: str = ""
+    problems: Sequence[str], hint: str, what: str = "configuration", *, key: str
 ) -> ConfigError:
     """Return a single error that lists all problems, up to a maximum number."""
     if len(problems) == 1:
