@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "docs" / "tools"))
 import error_keys
 
 KEYS = error_keys.keys()
+CLASSES = error_keys.error_classes(error_keys.read_modules())
 
 
 def test_every_error_has_a_literal_key_of_the_right_form():
@@ -31,8 +32,7 @@ def test_every_error_has_a_literal_key_of_the_right_form():
 
 
 def test_a_key_has_one_exit_code():
-    codes = error_keys.error_classes(error_keys.read_modules())
-    several = {key: kinds for key, kinds in KEYS.items() if len({codes[k] for k in kinds}) > 1}
+    several = {key: kinds for key, kinds in KEYS.items() if len({CLASSES[k] for k in kinds}) > 1}
     assert several == {}
 
 
@@ -53,24 +53,26 @@ def test_a_missing_or_computed_key_is_found(tmp_path: Path):
 
 
 def keys_in_tests() -> Iterator[tuple[str, str]]:
-    """Yield the keys that tests expect, with their places."""
+    """Yield the keys that tests expect, and those of errors that they make, with their places."""
     for path in sorted((ROOT / "tests").rglob("*.py")):
         source = path.read_text(encoding="utf-8")
-        if not re.search(r"\braises\(\"|\bkey\b", source) or path == Path(__file__):
+        if not re.search(r"\b(raises|reports)\(\"|\bkey=", source) or path == Path(__file__):
             continue
         for node in ast.walk(ast.parse(source)):
             found: ast.expr | None = None
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "raises":
-                found = node.args[0]
-            elif isinstance(node, ast.Compare) and getattr(node.left, "attr", "") == "key":
-                found = node.comparators[0]
-            if isinstance(found, ast.Constant) and isinstance(found.value, str):
+            if isinstance(node, ast.Call):
+                if getattr(node.func, "id", "") in {"raises", "reports"}:
+                    found = node.args[0]
+                elif getattr(node.func, "id", "") in CLASSES:
+                    found = next((word.value for word in node.keywords if word.arg == "key"), None)
+            if isinstance(found, ast.Constant):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", found.value
 
 
 def test_keys_in_tests_exist():
     found = list(keys_in_tests())
     assert [(place, key) for place, key in found if key not in KEYS] == []
+    assert len(found) > 150
 
 
 def test_an_error_is_expected_by_key_and_values():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
+from tests.support.errors import reports
 
 
 @pytest.mark.parametrize(
@@ -34,12 +35,10 @@ def test_wrong_option_is_refused(
     assert (said in shown.err, shown.out) == (True, ""), shown.err
 
 
-def test_missing_extra_is_named(
-    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_missing_extra_is_named(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repo)
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.delitem(sys.modules, "mcp.server", raising=False)
     monkeypatch.delitem(sys.modules, "orchestrator.mcp.server", raising=False)
-    assert run(["mcp"]) == 3
-    assert "install the extra `mcp`" in capsys.readouterr().err
+    with reports("extra.missing", "`mcp`"):
+        assert run(["mcp"]) == 3

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from orchestrator.cli.output.messages import tell_failure
 from orchestrator.errors import OrchestratorError
 
 
@@ -13,7 +14,26 @@ def raises(key: str, *values: object) -> Iterator[pytest.ExceptionInfo[Orchestra
     """Expect an error with a key, whose message or hint contains the values."""
     with pytest.raises(OrchestratorError) as caught:
         yield caught
-    error = caught.value
+    _check(caught.value, key, values)
+
+
+@contextmanager
+def reports(key: str, *values: object) -> Iterator[None]:
+    """Expect that a command line of this process prints an error with a key, and the values."""
+    printed: list[OrchestratorError] = []
+
+    def tell(error: OrchestratorError) -> None:
+        printed.append(error)
+        tell_failure(error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.cli.app.tell_failure", tell)
+        yield
+    (error,) = printed
+    _check(error, key, values)
+
+
+def _check(error: OrchestratorError, key: str, values: tuple[object, ...]) -> None:
     assert error.key == key, f"{error.key}: {error}"
     missing = [value for value in values if str(value) not in str(error)]
     assert missing == [], str(error)

@@ -14,6 +14,7 @@ from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs
+from tests.support.errors import reports
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
 
@@ -81,10 +82,10 @@ class TestExec:
         assert run(["exec", "2", "--", "printf", "%s|", "--help", "-n", "--", "x"]) == 0
         assert capfd.readouterr().out == "--help|-n|--|x|"
 
-    def test_run_is_selected_by_id_prefix(self, run_id: str, capfd) -> None:
+    def test_run_is_selected_by_id_prefix(self, run_id: str) -> None:
         assert run(["exec", "--run", run_id[:-1], "2", "--", "true"]) == 0
-        assert run(["exec", "--run", "1999", "2", "--", "true"]) == 3
-        assert "no such run: `1999`" in capfd.readouterr().err
+        with reports("run.unknown", "`1999`"):
+            assert run(["exec", "--run", "1999", "2", "--", "true"]) == 3
 
     def test_bytes_are_written_unchanged_to_a_file(self, capfdbinary) -> None:
         assert run(["exec", "2", "--", "sh", "-c", HOSTILE + r"; printf '\377'"]) == 0
@@ -123,11 +124,11 @@ class TestRefusals:
             "hint: list workers with `orchestrator ls`\n"
         )
 
-    def test_worker_that_has_just_ended_is_refused(self, container, run_id: str, capsys) -> None:
+    def test_worker_that_has_just_ended_is_refused(self, container, run_id: str) -> None:
         container.kill("SIGKILL")
         container.wait(60)
-        assert run(["exec", "2", "--", "true"]) == 3
-        assert f"worker 2 of run {run_id} is not running" in capsys.readouterr().err
+        with reports("worker.not-running", f"worker 2 of run {run_id}"):
+            assert run(["exec", "2", "--", "true"]) == 3
 
     def test_unknown_worker_is_refused(self, capsys) -> None:
         assert run(["exec", "7", "--", "true"]) == 3

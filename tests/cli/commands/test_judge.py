@@ -12,6 +12,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.results import Status, WorkerResult
 from orchestrator.runs.candidates import rest_of_budget, rounds_of
 from orchestrator.state.run_directory import all_runs
+from tests.support.errors import reports
 from tests.support.judging import TESTS, commit_shop
 from tests.support.junit_readers import gitlab_cases
 from tests.support.local_engine import LocalEngine
@@ -60,8 +61,8 @@ def test_candidates_cannot_find_hidden_tests(
     judged = ["--hidden", str(tmp_path / "hidden"), "--check", check, "--json"]
     refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads")
 
-    assert run(["eval", *shell, "--must-fix", "true", "-n", "1", SPY]) == 3
-    assert "`--must-fix` proves nothing" in capsys.readouterr().err
+    with reports("must-fix.unproved"):
+        assert run(["eval", *shell, "--must-fix", "true", "-n", "1", SPY]) == 3
     kept = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads")
     assert kept == refs, "the candidate did not start"
     assert run(["eval", *shell, *judged, *COVERAGE, "-n", "1", "--pick", "auto", SPY]) == 0
@@ -76,8 +77,8 @@ def test_candidates_cannot_find_hidden_tests(
     cases = [path.read_text() for path in (Repository(repo).state_dir / "judged").iterdir()]
     assert any('"cases":{"seen":"passed"}' in text for text in cases)
     git(repo, "update-ref", "refs/heads/architect/parallel-1", "main~2")
-    assert run(["pick", "1"]) == 3
-    assert "has moved since it was judged" in capsys.readouterr().err
+    with reports("branch.moved"):
+        assert run(["pick", "1"]) == 3
     # The next worker finds nothing of the first judgement.
     assert run(["merge", "--undo"]) == 0
     assert run(["eval", *shell, *judged, "-n", "1", SPY]) == 0
@@ -170,14 +171,14 @@ def test_rest_of_a_budget_is_enough_for_one_more_or_nothing() -> None:
     assert [rest_of_budget(total, results) for total in (3.0, 5.9, 6.0, 9.0)] == [0, 0, 2.0, 5.0]
 
 
-def test_hidden_files_cannot_be_sent_away(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_hidden_files_cannot_be_sent_away(tmp_path: Path) -> None:
     file = tmp_path / "orchestrator.yaml"
     file.write_text("container:\n  check_network: open\n")
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "test_more.py").write_text("")
     judged = ["--hidden", str(tmp_path / "hidden"), "--config", str(file)]
-    assert run(["judge", "--check", "true", *judged]) == 3
-    assert "`--hidden` requires checks without a network" in capsys.readouterr().err
+    with reports("hidden-tests.network"):
+        assert run(["judge", "--check", "true", *judged]) == 3
 
 
 @pytest.mark.parametrize(

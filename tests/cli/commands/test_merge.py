@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.record.states import WorkerState
+from tests.support.errors import reports
 from tests.support.junit_readers import gitlab_cases
 from tests.support.live import LiveRun
 from tests.support.repository import git
@@ -69,15 +70,15 @@ def test_best_order_is_compared_with_the_given_one(repo, local_engine, capsys):
 
 def test_undo_takes_the_latest_merge_back(repo, local_engine, capsys):
     result = shell_run(repo, local_engine, ONE)
-    assert run(["merge", "--undo"]) == 3
-    assert "there is no record of a merge into `main`" in capsys.readouterr().err
+    with reports("merge.unrecorded", "`main`"):
+        assert run(["merge", "--undo"]) == 3
     assert run(["merge"]) == 0
     other = shell_run(repo, local_engine, "true")
     capsys.readouterr()
-    assert run(["merge", "--undo", other.run_id]) == 3
-    assert f"no record of a merge of run {other.run_id} into `main`" in capsys.readouterr().err
-    assert run(["merge", "--undo", "1"]) == 3
-    assert "`--undo` takes a whole merge back" in capsys.readouterr().err
+    with reports("merge.unrecorded", other.run_id, "`main`"):
+        assert run(["merge", "--undo", other.run_id]) == 3
+    with reports("option.conflict", "`--undo`"):
+        assert run(["merge", "--undo", "1"]) == 3
     assert run(["merge", "--undo", result.run_id]) == 0
     assert capsys.readouterr().out == (
         f"undid the merge of worker 1: main is at {result.base[:12]} again\n"
@@ -89,10 +90,10 @@ def test_undo_takes_the_latest_merge_back(repo, local_engine, capsys):
 @pytest.mark.parametrize(("option", "value"), [
     ("--as", "octopus"), ("--order", "worst"), ("--on-conflict", "ours"),
 ])  # fmt: skip
-def test_unknown_values_are_errors(repo, local_engine, capsys, option, value):
+def test_unknown_values_are_errors(repo, local_engine, option, value):
     shell_run(repo, local_engine, ONE)
-    assert run(["merge", option, value]) == 3
-    assert f"option `{option}` is `{value}`: must be one of" in capsys.readouterr().err
+    with reports("option.invalid", f"option `{option}` is `{value}`"):
+        assert run(["merge", option, value]) == 3
 
 
 def test_running_worker_is_an_error(repo, tmp_path, local_engine, capsys):

@@ -15,6 +15,7 @@ from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ImageNotFoundError
 from orchestrator.events import Notice
+from tests.support.errors import reports
 
 HEAD = ("git", "rev-parse", "HEAD")
 
@@ -86,9 +87,9 @@ def test_settings_without_options_are_not_set(repository, runner):
 
 @pytest.mark.usefixtures("repository", "runner")
 @pytest.mark.parametrize("empty", ["", "  "])
-def test_empty_task_argument_is_an_error(capsys, empty):
-    assert run(["parallel", empty]) == 3
-    assert capsys.readouterr().err.startswith("error: argument TASK must not be empty\n")
+def test_empty_task_argument_is_an_error(empty):
+    with reports("task.empty"):
+        assert run(["parallel", empty]) == 3
 
 
 def test_help_shows_the_real_defaults(capsys):

@@ -13,6 +13,7 @@ from orchestrator.record.history import choose_run
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
+from tests.support.errors import reports
 from tests.support.live import LiveRun
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -78,12 +79,12 @@ def test_unrecorded_values_come_from_the_environment(repo, local_engine, capsys,
     assert show(repo, "architect/parallel-2:said") == "again-other-http://127.0.0.1:2/"
 
 
-def test_task_that_contained_a_secret_is_refused(repo, local_engine, capsys, monkeypatch):
+def test_task_that_contained_a_secret_is_refused(repo, local_engine, monkeypatch):
     monkeypatch.setenv("TOKEN", "swordfish-1234")
     isolation = Isolation(network="none", secrets=("TOKEN",))
     shell_run(repo, local_engine, "true", "echo swordfish-1234", isolation=isolation)
-    assert run(["retry", "2"]) == 3
-    assert "contained a secret" in capsys.readouterr().err
+    with reports("task.secret"):
+        assert run(["retry", "2"]) == 3
     assert run(["retry", "1", "--quiet"]) == 0
 
 

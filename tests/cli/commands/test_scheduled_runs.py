@@ -12,6 +12,7 @@ from orchestrator.cli.run_options import RunOptions
 from orchestrator.git.repository import Repository
 from orchestrator.results import Timings
 from orchestrator.state.run_directory import RunDirectory
+from tests.support.errors import reports
 from tests.support.repository import git
 
 SHELL = ("--agent-cli", "shell")
@@ -51,8 +52,8 @@ def test_no_parallel_means_one_worker(flow, runner, capsys):
     run(["parallel", "a", "--parallel", "--workers", "2", *SHELL])
     assert [config.workers for config in runner.configs] == [1, 1, 1, 2]
     capsys.readouterr()
-    assert run(["parallel", "a", "--no-parallel", "--workers", "2", *SHELL]) == 3
-    assert "`--no-parallel` and `--workers` cannot be used together" in capsys.readouterr().err
+    with reports("option.conflict", "`--no-parallel`", "`--workers`"):
+        assert run(["parallel", "a", "--no-parallel", "--workers", "2", *SHELL]) == 3
 
 
 def test_run_is_an_alias_of_spec_run(flow, runner):
@@ -97,8 +98,8 @@ def test_timings_are_a_table(result, capsys):
     assert heading.split() == ["WORKER", *steps, "CPU", "MEMORY"]
     assert len(rows) == len(result.results)
     for other in ("--json", "--summary", "--dry-run", "--detach"):
-        assert run(["parallel", "a", "--timings", other, *SHELL]) == 3
-        assert "`--timings` cannot be used with" in capsys.readouterr().err
+        with reports("option.conflict", "`--timings`"):
+            assert run(["parallel", "a", "--timings", other, *SHELL]) == 3
 
 
 @pytest.mark.usefixtures("runner")
@@ -127,8 +128,8 @@ def test_when_busy_waits_or_exits(repository, runner, monkeypatch, capsys):
     assert run(["parallel", "a", "--when-busy", "wait", "--quiet", *SHELL]) == 1
     assert len(ended) == 1
     assert len(runner.configs) == 1
-    assert run(["parallel", "a", "--when-busy", "sometimes", *SHELL]) == 3
-    assert "must be `start`, `wait` or `leave`" in capsys.readouterr().err
+    with reports("option.invalid", "`--when-busy`"):
+        assert run(["parallel", "a", "--when-busy", "sometimes", *SHELL]) == 3
 
 
 @pytest.mark.usefixtures("runner")
@@ -167,8 +168,8 @@ def test_fetch_updates_the_base_first(repository, tmp_path, capsys):
         assert json.loads(capsys.readouterr().out)["base"] == later
     for base in (":/no such text", "HEAD:file", "-q", "nothing", "^HEAD"):
         assert run([*command, f"--base={base}", "--dry-run"]) == 3
-    assert run([*command, "--fetch"]) == 3
-    assert "`HEAD` is not a branch of a remote" in capsys.readouterr().err
+    with reports("base.not-remote", "`HEAD`"):
+        assert run([*command, "--fetch"]) == 3
     git(repository, "remote", "set-url", "origin", str(tmp_path / "gone"))
     assert run([*command, "--base", "origin/main", "--fetch"]) == 3
     assert "`git fetch` failed" in capsys.readouterr().err

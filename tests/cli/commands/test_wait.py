@@ -10,6 +10,7 @@ from orchestrator.cli.app import run
 from orchestrator.cli.output.report import run_json, run_table
 from orchestrator.results import RunResult
 from tests.support.cli import start
+from tests.support.errors import reports
 from tests.support.live import LiveRun, killed_run, newest
 from tests.support.runs import shell_run
 
@@ -93,8 +94,6 @@ def test_unknown_and_ambiguous_ids_are_refused(repo, local_engine, capsys):
     assert capsys.readouterr().err == (
         f"error: no such run: `x`\n\nhint: runs of this repository: {known}\n"
     )
-    assert run(["wait", first[:4]]) == 3
-    assert capsys.readouterr().err.startswith(
-        f"error: more than one run begins with `{first[:4]}`\n"
-    )
+    with reports("run.ambiguous", f"`{first[:4]}`"):
+        assert run(["wait", first[:4]]) == 3
     assert run(["parallel-cleanup", "--run", "x"]) == 3

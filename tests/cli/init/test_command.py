@@ -10,6 +10,7 @@ import pytest
 from orchestrator.cli.app import run
 from orchestrator.config.document import read_document
 from tests.support.ci_parsers import commands_in
+from tests.support.errors import reports
 
 
 @pytest.fixture
@@ -71,9 +72,9 @@ def test_file_is_written_at_the_top_from_a_subdirectory(project, monkeypatch):
     assert (project / "orchestrator.yaml").exists()
 
 
-def test_unknown_agent_program_is_refused(project, capsys):
-    assert run(["init", "--agent-cli", "nope"]) == 3
-    assert "unknown agent program: `nope`" in capsys.readouterr().err
+def test_unknown_agent_program_is_refused(project):
+    with reports("agent.unknown", "`nope`"):
+        assert run(["init", "--agent-cli", "nope"]) == 3
     assert not (project / "orchestrator.yaml").exists()
 
 
