@@ -65,6 +65,8 @@ def keys_in_tests() -> Iterator[tuple[str, str]]:
                     found = node.args[0]
                 elif getattr(node.func, "id", "") in CLASSES:
                     found = next((word.value for word in node.keywords if word.arg == "key"), None)
+            elif isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("error.key"):
+                found = node.comparators[0]
             if isinstance(found, ast.Constant):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", found.value
 

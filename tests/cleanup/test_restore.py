@@ -40,14 +40,17 @@ def test_existing_directory_is_named(repo: Path) -> None:
     place = repo / ".architect-parallel-2"
     place.mkdir()
     error = refused(repo)
-    assert error.message == f"{place} exists already"
-    assert error.hint == "clean up first: `orchestrator parallel-cleanup 2`"
+    assert error.key == "restore.blocked"
+    assert str(place) in error.message
+    assert "`orchestrator parallel-cleanup 2`" in str(error.hint)
     assert branches(repo) == []
 
 
 def test_existing_branch_is_named(repo: Path) -> None:
     git(repo, "branch", "architect/parallel-1")
-    assert refused(repo, 1).message == "the branch `architect/parallel-1` exists already"
+    error = refused(repo, 1)
+    assert error.key == "restore.blocked"
+    assert "`architect/parallel-1`" in error.message
     assert [worker.worker_id for worker in restore(repo, workers=(2,))] == [2]
 
 
@@ -56,12 +59,15 @@ def test_number_of_a_live_run_is_not_restored(repo: Path) -> None:
     with (run.path / "lease").open("r+") as lease:
         fcntl.flock(lease, fcntl.LOCK_EX)
         error = refused(repo, 2)
-    assert error.message == f"worker 2 belongs to run {run.run_id}, which is live"
+    assert error.key == "worker.live"
+    assert f"worker 2 belongs to run {run.run_id}" in error.message
     assert branches(repo) == []
 
 
 def test_missing_backups_are_named(repo: Path) -> None:
-    assert refused(repo, 1, 7, 8).message == "there is no backup of worker 7, 8"
+    error = refused(repo, 1, 7, 8)
+    assert error.key == "backup.missing"
+    assert "worker 7, 8" in error.message
 
 
 def test_run_is_selected_by_id_prefix(repo: Path, local_engine: LocalEngine) -> None:

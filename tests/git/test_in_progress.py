@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RepositoryError
 from orchestrator.git.in_progress import check_settled
 from orchestrator.git.repository import Repository
+from tests.support.errors import raises
 from tests.support.repository import git
 
 BEGIN = {
@@ -39,6 +39,5 @@ def test_operation_in_progress_is_named(repo: Path, name: str) -> None:
     subprocess.run(["sh", "-c", begin], cwd=repo, check=False, capture_output=True)
 
     shown = name.removesuffix(" of patches")
-    with pytest.raises(RepositoryError) as caught:
+    with raises("operation.in-progress", shown):
         check_settled(Repository(repo))
-    assert f"{shown} is in progress" in caught.value.message

@@ -15,6 +15,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.runs import capacity
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run
@@ -86,12 +87,8 @@ class TestWorktrees:
 
     def test_dry_run_is_refused_too(self, repo: Path, local_engine: LocalEngine) -> None:
         config = configured("true", "true", max_worktrees=1)
-        with pytest.raises(ConfigError) as caught:
+        with raises("worktrees.exhausted", "2 workers", "ORCHESTRATOR_MAX_WORKTREES=2"):
             ParallelRunner(config, repo, engine=local_engine).plan()
-        assert caught.value.message == (
-            "2 workers would need a worktree each, but `max_worktrees` is 1"
-        )
-        assert "ORCHESTRATOR_MAX_WORKTREES=2" in (caught.value.hint or "")
 
     @pytest.mark.parametrize(
         ("seconds", "text"),

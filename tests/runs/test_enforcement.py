@@ -12,6 +12,7 @@ from orchestrator.results import Status
 from orchestrator.runs import enforcement
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.answering_engine import AnsweringEngine, answer
+from tests.support.errors import raises
 from tests.support.repository import fingerprint
 from tests.support.runs import configured
 
@@ -33,10 +34,9 @@ def engine(tmp_path: Path) -> AnsweringEngine:
 
 def test_run_without_an_enforced_limit_is_refused(repo: Path, engine: AnsweringEngine) -> None:
     engine.text, before = UNSOUND, fingerprint(repo)
-    with pytest.raises(UnsupportedError) as caught:
+    with raises("limits.unenforced", "local 1", ": `swap`") as caught:
         ParallelRunner(allowing("pids"), repo, engine=engine).execute()
     assert caught.value.exit_code == 3
-    assert caught.value.message == ("the engine (local 1) does not enforce these limits: `swap`")
     assert "`swapaccount=1`" in (caught.value.hint or "")
     assert "`--allow-unenforced swap`" in (caught.value.hint or "")
     assert fingerprint(repo) == before

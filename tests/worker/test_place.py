@@ -14,6 +14,7 @@ from orchestrator.engine.place import Place, PlaceSpec
 from orchestrator.errors import UnsupportedError
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.worker.place import check_transfer
+from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint
 from tests.support.runs import configured
@@ -79,7 +80,6 @@ def test_engine_without_places_is_refused_before_anything_is_created(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     before = fingerprint(repo)
-    with pytest.raises(UnsupportedError) as caught:
+    with raises("transfer.unsupported", f"`{local_engine.name}`"):
         ParallelRunner(streaming(), repo, engine=local_engine).execute()
-    assert "cannot take files as streams" in caught.value.message
     assert fingerprint(repo) == before

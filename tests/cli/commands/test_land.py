@@ -1,12 +1,19 @@
 """Tests of `--land`: a run whose branches are merged at its end."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.app import run
+from orchestrator.cli.foreground import run_in_foreground
+from orchestrator.cli.next_step import Sequel
+from orchestrator.cli.options import OutputOptions
+from orchestrator.errors import ConfigError
+from orchestrator.results import RunResult
 from tests.support.repository import git
+from tests.support.runs import configured
 
 SHELL = ("--agent-cli", "shell", "--network", "none")
 FLOW = """
@@ -60,3 +67,26 @@ def test_impossible_landings_are_errors_before_the_run(
 ) -> None:
     assert run(["parallel", "true", *SHELL, *options]) == 3
     assert said in capsys.readouterr().err
+
+
+def test_with_json_a_failed_landing_is_in_the_one_object(
+    result: RunResult, capsys: pytest.CaptureFixture
+) -> None:
+    class Ended:
+        run_id = result.run_id
+
+        def execute(self) -> RunResult:
+            return result
+
+    class Landing:
+        def __call__(self, _: RunResult, *, show_text: bool) -> Sequel:
+            assert not show_text
+            raise ConfigError("moved", key="target.changed", hint="again")
+
+    output = OutputOptions(json=True, next_step=Landing())  # type: ignore[arg-type]
+    assert run_in_foreground(Ended(), configured("true"), nullcontext(), output=output) == 3  # type: ignore[arg-type]
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert found["run_id"] == result.run_id
+    assert (found["error"]["key"], found["error"]["exit_code"]) == ("target.changed", 3)
+    assert "moved" in shown.err
