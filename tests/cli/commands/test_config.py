@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.config.loading import json_schema
+from tests.support.errors import reports
 
 TEXT = """\
 parallel_runs: {agent_cli: shell, timeout_per_worker: 90}
@@ -129,12 +130,9 @@ class TestValidate:
         assert "  orchestrator.yaml:2: `container.env` is not accepted from a file" in err
 
     @pytest.mark.usefixtures("repository")
-    def test_missing_file_is_an_error_with_a_hint(self, capsys):
-        assert run(["config", "validate"]) == 3
-        assert capsys.readouterr().err == (
-            "error: there is no configuration file: the defaults apply\n\n"
-            "hint: `orchestrator init` writes a file that fits the project\n"
-        )
+    def test_missing_file_is_an_error_with_a_hint(self):
+        with reports("configuration.missing"):
+            assert run(["config", "validate"]) == 3
 
     @pytest.mark.process
     def test_file_is_validated_outside_of_a_repository(self, tmp_path, monkeypatch):

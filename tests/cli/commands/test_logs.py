@@ -218,9 +218,6 @@ class TestEvents:
         assert "orchestrator resume" in shown.err
 
 
-def test_repository_without_runs_is_an_error(capsys):
-    assert run(["logs"]) == 3
-    assert capsys.readouterr().err == (
-        "error: there is no run in this repository\n\n"
-        'hint: start a run: `orchestrator parallel "a task"`\n'
-    )
+def test_repository_without_runs_is_an_error():
+    with reports("run.none"):
+        assert run(["logs"]) == 3

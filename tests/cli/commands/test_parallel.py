@@ -243,14 +243,11 @@ def test_dry_run_prints_json(repository, capsys):
     }]  # fmt: skip
 
 
-def test_outside_a_repository_is_an_error(tmp_path, monkeypatch, capsys):
+def test_outside_a_repository_is_an_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert run(["parallel", "a"]) == 3
-    assert capsys.readouterr().err == (
-        f"error: not a git repository: {tmp_path}\n\n"
-        "hint: run the command inside a repository, or create a repository with `git init`\n"
-    )
+    with reports("repository.missing", tmp_path):
+        assert run(["parallel", "a"]) == 3
 
 
 def test_discovered_file_is_trusted_only_if_named(repository, runner, capsys):

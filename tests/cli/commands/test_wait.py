@@ -87,13 +87,10 @@ def test_died_run_is_an_error(repo, tmp_path, capsys):
     )
 
 
-def test_unknown_and_ambiguous_ids_are_refused(repo, local_engine, capsys):
+def test_unknown_and_ambiguous_ids_are_refused(repo, local_engine):
     first, second = (shell_run(repo, local_engine, "true").run_id for _ in range(2))
-    assert run(["wait", "x"]) == 3
-    known = f"{first}, {second}"
-    assert capsys.readouterr().err == (
-        f"error: no such run: `x`\n\nhint: runs of this repository: {known}\n"
-    )
+    with reports("run.unknown", "`x`", f"{first}, {second}"):
+        assert run(["wait", "x"]) == 3
     with reports("run.ambiguous", f"`{first[:4]}`"):
         assert run(["wait", first[:4]]) == 3
     assert run(["parallel-cleanup", "--run", "x"]) == 3

@@ -37,15 +37,12 @@ def test_findings_and_next_steps_are_printed(project, capsys):
     assert run(["config", "validate"]) == 0
 
 
-def test_existing_file_is_kept_without_force(project, capsys):
+def test_existing_file_is_kept_without_force(project):
     file = project / "orchestrator.yaml"
     file.write_text("# mine\n")
-    assert run(["init"]) == 3
+    with reports("configuration.exists", file, "`--force`"):
+        assert run(["init"]) == 3
     assert file.read_text() == "# mine\n"
-    assert capsys.readouterr().err == (
-        f"error: a configuration file exists already: {file}\n\n"
-        "hint: use `--force` to write orchestrator.yaml anyway\n"
-    )
     assert run(["init", "--force"]) == 0
     assert "parallel_runs:" in file.read_text()
 
