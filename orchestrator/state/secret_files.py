@@ -92,6 +92,8 @@ def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
             values[name] = _read_secret(name, file, environ)
         except ConfigError as error:
             problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
     if problems:
         message = "; ".join(error.message for error in problems)
         raise ConfigError(message, key="secret.unusable", hint=problems[0].hint)

@@ -155,7 +155,7 @@ def measured(
     done = subprocess.run(
         command, cwd=repo, env=env, capture_output=True, text=True, check=False, timeout=LONGEST
     )
-    results = json.loads(done.stdout)["results"] if done.stdout else []
+    results = json.loads(done.stdout).get("results", []) if done.stdout else []
     logs = [Path(result["log"]) for result in results]
     errors = (log / "stderr.log" for log in logs)
     assert done.returncode == 0, done.stderr + "".join(error.read_text() for error in errors)

@@ -31,6 +31,13 @@ class Completed:
         return json.loads(self.stdout)
 
     @property
+    def error(self) -> dict[str, Any]:
+        """The error that the command, which was called with `--json`, printed on stdout."""
+        error: dict[str, Any] = self.json["error"]
+        assert error["exit_code"] == self.returncode
+        return error
+
+    @property
     def results(self) -> dict[int, dict[str, Any]]:
         """The results by worker number."""
         return {result["worker_id"]: result for result in self.json["results"]}
