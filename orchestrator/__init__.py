@@ -79,8 +79,10 @@ _HOMES = {
     "runs.picking": ("compare", "pick"),
     "runs.recorded": (
         *("History", "clean_up", "list_runs", "report", "restore", "resume", "retry"),
+        "continue_worker",
     ),
     "runs.runner": ("ParallelRunner",),
+    "state.turns": ("NextTurn",),
     "workflow.model": ("Workflow",),
     "workflow.parsing.reader": ("read_workflow",),
 }

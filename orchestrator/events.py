@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.results import RunResult, Trigger, WorkerResult
+from orchestrator.results import RunResult, Trigger, Turn, WorkerResult
 from orchestrator.worker_spec import WorkerSpec
 
 Stream = Literal["stdout", "stderr"]
@@ -193,6 +193,28 @@ class WorkerRetrying(_Event):
     """
 
 
+class TurnStarted(_Event):
+    """A worker that was continued with a message begins another turn."""
+
+    type: Literal["turn_started"] = "turn_started"
+    worker_id: int
+    turn: int
+    """Number of the turn; the task is turn 1."""
+    attempt: int
+    """Number of the turn's first attempt."""
+    message: str
+    cause: Literal["user", "checks"] = "user"
+    continued: Literal["session", "new_session", "prompt", "command"]
+
+
+class TurnDone(_Event):
+    """A turn of a worker that was continued has ended."""
+
+    type: Literal["turn_done"] = "turn_done"
+    worker_id: int
+    turn: Turn
+
+
 class ProviderPaused(_Event):
     """A model's API refused requests, so no worker that uses the provider starts for a time."""
 
@@ -244,6 +266,8 @@ Event = (
     | WorkerStopping
     | WorkerHarvesting
     | WorkerRetrying
+    | TurnStarted
+    | TurnDone
     | ProviderPaused
     | SlotsChanged
     | WorkerDone

@@ -137,6 +137,40 @@ class NetworkCounts(BaseModel):
     """Number of bytes that the worker received."""
 
 
+class Turn(BaseModel):
+    """One turn of a worker: the task, or a message that followed, and what came of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int = 1
+    """Number of the turn, counted from 1: the task."""
+    message: str | None = None
+    """The message that began the turn; null for the task."""
+    cause: Literal["user", "checks"] = "user"
+    """Who wrote the message: the user, or `orchestrator` because checks failed."""
+    continued: Literal["session", "new_session", "prompt", "command"] | None = None
+    """How the agent continued: its `session`, a `new_session` which the program began although it
+    was told not to, a `prompt` with what happened before, or a `command` that is the message; null
+    for the task.
+    """
+    status: Status
+    reason: Reason | None = None
+    summary: str | None = None
+    """The end of the agent's last message."""
+    attempts: int = 1
+    """Number of attempts of the turn."""
+    steps: int = Field(default=0, ge=0)
+    """Steps of the last attempt."""
+    cost: float = Field(default=0.0, ge=0)
+    """Cost of all attempts of the turn in USD."""
+    cost_known: bool = False
+    tokens: int | None = None
+    duration: float = Field(default=0.0, ge=0)
+    """Seconds of the last attempt."""
+    commit: str | None = None
+    """The commit of the branch at the end of the turn."""
+
+
 class Timings(BaseModel):
     """Seconds that each step of a worker took, in the process that wrote the result."""
 
@@ -275,6 +309,11 @@ class WorkerResult(BaseModel):
     """Sums over the connections through the worker's gateways; null without gateways."""
     log: str | None = None
     """Directory with the worker's complete stdout.log and stderr.log."""
+    turns: list[Turn] = []
+    """The turns of a worker that was continued with a message, the task first; else empty. `cost`
+    and `tokens` cover all turns, `base` is the same in all turns, and every other field covers the
+    last turn.
+    """
 
     @property
     def file_count(self) -> int:
@@ -310,8 +349,19 @@ class WorkerResult(BaseModel):
 
     @property
     def outcome(self) -> str:
-        """Return the final state, its reason and attempts: `failed (oom), attempt 2`."""
-        return self.ending + (f", attempt {self.attempts}" if self.attempts > 1 else "")
+        """Return the final state, its reason, turn and attempts: `failed (oom), attempt 2`."""
+        attempts, turn = self.attempts, ""
+        if self.turns:
+            attempts, turn = self.turns[-1].attempts, f", turn {self.turns[-1].number}"
+            turn = f", fixed after {self.turns[-1].number} turns" if self.is_fixed else turn
+        return self.ending + turn + (f", attempt {attempts}" if attempts > 1 else "")
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether checks that had failed passed in a turn that they began."""
+        return bool(
+            self.turns and self.turns[-1].cause == "checks" and self.status is Status.SUCCESS
+        )
 
 
 class RunResult(BaseModel):

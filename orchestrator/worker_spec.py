@@ -17,6 +17,8 @@ class WorkerSpec(BaseModel):
     """The task with other tasks' results inserted. It is created when the worker starts, and not
     stored.
     """
+    message: str | None = Field(default=None, exclude=True)
+    """The message of the worker's present turn; None in its first turn. It is not stored here."""
     model: str | None
     name: str | None = None
     """Id of the worker's task in a workflow."""

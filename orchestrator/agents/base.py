@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ExitStatus
@@ -18,6 +18,30 @@ LONGEST_LINE = 1024**2
 """Maximum size in bytes of all arguments and environment variables together, well below the limit
 of Linux.
 """
+SESSION = "/session"
+"""Path of the directory in a container in which a program keeps its session."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """The session that a program begins or continues."""
+
+    id: str | None = None
+    """Id of the session; None: the program chooses it."""
+    continued: bool = False
+    """Whether `SESSION` has the files of the session, which an earlier container began."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFiles:
+    """The files with which another container continues a session; nothing else may come back."""
+
+    kept: tuple[str, ...]
+    """Paths below `SESSION`; `*` is any text in one name, and `{id}` the id of the session."""
+    id: str
+    """Regular expression of the program's ids, which match as a whole."""
+    chosen: bool = False
+    """Whether a new session can be given an id, which is then a UUID."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +58,8 @@ class AgentSettings:
     api_base: str | None
     uses_broker: bool = False
     """Whether the run's credential broker passes on the program's calls."""
+    session: Session | None = None
+    """The session of the program; None: no session is kept."""
 
     @property
     def chosen_profile(self) -> str | None:
@@ -43,7 +69,12 @@ class AgentSettings:
 
     @classmethod
     def of(
-        cls, config: ParallelConfig, *, budget: float | None = None, tokens: int | None = None
+        cls,
+        config: ParallelConfig,
+        *,
+        budget: float | None = None,
+        tokens: int | None = None,
+        session: Session | None = None,
     ) -> Self:
         """Return the settings that concern the agent program.
 
@@ -60,6 +91,7 @@ class AgentSettings:
             grace=config.limits.grace,
             api_base=config.api_base,
             uses_broker=config.isolation.keys == "broker",
+            session=session,
         )
 
     def inner_timeout(self, closing_time: float) -> int | None:
@@ -202,3 +234,15 @@ class Agent(Protocol):
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Interpret the end of a program that exited or was killed by a signal."""
+
+
+@runtime_checkable
+class SessionAgent(Agent, Protocol):
+    """Adapter of a program that continues a session in another container."""
+
+    @property
+    def session_files(self) -> SessionFiles:
+        """The files of a session. `command` gets the session in its settings."""
+
+    def session_id(self, output: AgentOutput) -> str | None:
+        """Return the id of the session that the program reported first; None if it did not."""

@@ -9,12 +9,15 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from orchestrator.agents.base import (
+    SESSION,
     AgentCommand,
     AgentOutcome,
     AgentOutput,
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    Session,
+    SessionFiles,
 )
 from orchestrator.agents.output.fields import (
     Claims,
@@ -30,6 +33,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, json_lines, parse_object
+from orchestrator.agents.sessions import UUID, continuing, first_text
 from orchestrator.agents.start import is_long, on_stdin
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
@@ -122,6 +126,11 @@ class ClaudeAgent:
     image = worker_image("claude")
     inherited_env = _INHERITED
     ignored_files = (".claude/settings.local.json",)
+    session_files = SessionFiles(
+        kept=("projects/-workspace/{id}.jsonl", "projects/-workspace/{id}/tool-results/*.txt"),
+        id=UUID,
+        chosen=True,
+    )
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """Return the name of the API key's variable, unless any credential is set."""
@@ -140,9 +149,11 @@ class ClaudeAgent:
             "--max-budget-usd": None if settings.budget is None else str(settings.budget),
         }
         given = (word for name, value in options.items() if value for word in (name, value))
-        command = (*_COMMAND, *given)
+        command = continuing(
+            "claude", settings.session, (*_COMMAND, *given, *_session_options(settings.session))
+        )
         task = spec.prompt
-        env = dict(_ENVIRONMENT)
+        env = _ENVIRONMENT | ({} if settings.session is None else {"CLAUDE_CONFIG_DIR": SESSION})
         if settings.api_base is not None:
             # `claude` appends the version itself.
             env["ANTHROPIC_BASE_URL"] = settings.api_base.rstrip("/").removesuffix(_VERSION_PATH)
@@ -151,6 +162,10 @@ class ClaudeAgent:
             argv=on_stdin(task, command) if is_long(task) else (*command, "--", task),
             env=env,
         )
+
+    def session_id(self, output: AgentOutput) -> str | None:
+        """Return the id of the session in the first event."""
+        return first_text(output, "session_id", event="system")
 
     def progress_reader(self) -> ProgressReader:
         """Return a reader of the program's output that counts answers and tokens."""
@@ -177,6 +192,16 @@ class ClaudeAgent:
             summary=as_summary(report.result),
             retry_after=counted.retry_after or retry_after(reason, message),
         )
+
+
+def _session_options(session: Session | None) -> tuple[str, ...]:
+    if session is None or session.id is None:
+        return ()
+    if not session.continued:
+        return ("--session-id", session.id)
+    # The file of a session contains a system prompt, which the worker may have changed.
+    # protection: claude-does-not-take-system-prompt-from-session
+    return ("--system-prompt-snapshot", "off", "--resume", session.id)
 
 
 class _Refusal(Claims):

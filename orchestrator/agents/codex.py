@@ -9,12 +9,14 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from orchestrator.agents.base import (
+    SESSION,
     AgentCommand,
     AgentOutcome,
     AgentOutput,
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    SessionFiles,
     unsupported_settings,
 )
 from orchestrator.agents.output.fields import (
@@ -29,6 +31,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, json_lines, parse_object
+from orchestrator.agents.sessions import UUID, continuing, first_text
 from orchestrator.agents.start import is_long, on_stdin
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
@@ -121,6 +124,7 @@ class CodexAgent:
     image = worker_image("codex")
     inherited_env = (*_KEYS, _BASE_URL)
     ignored_files: tuple[str, ...] = ()
+    session_files = SessionFiles(kept=("sessions/*/*/*/rollout-*-{id}.jsonl",), id=UUID)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """Return the name of the API key's variable if none of the variables for the key is set."""
@@ -153,11 +157,23 @@ class CodexAgent:
             for word in ("-c", f"{name}={json.dumps(value)}")
         )
         model = () if spec.model is None else ("--model", spec.model)
-        command = ("sh", "-c", _START, "sh", *_COMMAND, *given, *model)
-        task = spec.prompt
+        session, task = settings.session, spec.prompt
+        again = session.id if session is not None and session.continued else None
+        # An id in another form would begin a new session. The id stands directly before the text.
+        words = _COMMAND if again is None else (*_COMMAND[:2], "resume", *_COMMAND[2:])
+        named = () if again is None else (again,)
+        command = continuing("codex", session, ("sh", "-c", _START, "sh", *words, *given, *model))
         # `-` makes codex read the task from stdin.
-        argv = on_stdin(task, (*command, "-")) if is_long(task) else (*command, "--", task)
-        return AgentCommand(argv=argv)
+        argv = (
+            on_stdin(task, (*command, *named, "-"))
+            if is_long(task)
+            else (*command, "--", *named, task)
+        )
+        return AgentCommand(argv=argv, env={} if session is None else {"CODEX_HOME": SESSION})
+
+    def session_id(self, output: AgentOutput) -> str | None:
+        """Return the id of the thread in the first event."""
+        return first_text(output, "thread_id", event="thread.started")
 
     def progress_reader(self) -> ProgressReader:
         """Return a reader of the program's output that counts its steps."""

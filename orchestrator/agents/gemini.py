@@ -9,12 +9,14 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from orchestrator.agents.base import (
+    SESSION,
     AgentCommand,
     AgentOutcome,
     AgentOutput,
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    SessionFiles,
     unsupported_settings,
 )
 from orchestrator.agents.output.fields import (
@@ -29,6 +31,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, json_lines, parse_object
+from orchestrator.agents.sessions import UUID, first_text
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -39,7 +42,8 @@ from orchestrator.worker_spec import WorkerSpec
 _WITH_SETTINGS: Final = (
     "sh",
     "-c",
-    'mkdir -p "$HOME/.gemini"; printf %s "$0" > "$HOME/.gemini/settings.json"; '
+    'home="${GEMINI_CLI_HOME:-$HOME}/.gemini"; mkdir -p "$home"; '
+    'printf %s "$0" > "$home/settings.json"; '
     '[ -z "${GOOGLE_GEMINI_BASE_URL:-}" ] || export GEMINI_API_KEY="${GEMINI_API_KEY:-none}"; '
     'exec "$@"',
 )
@@ -106,6 +110,14 @@ class GeminiAgent:
     image = worker_image("gemini")
     inherited_env = (_KEY, _BASE_URL, "GEMINI_MODEL")
     ignored_files: tuple[str, ...] = ()
+    session_files = SessionFiles(
+        kept=(
+            ".gemini/tmp/workspace/chats/session-*.jsonl",
+            ".gemini/tmp/workspace/tool-outputs/session-{id}/*",
+        ),
+        id=UUID,
+        chosen=True,
+    )
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """Return the name of the API key's variable if neither key nor custom server is set."""
@@ -129,7 +141,10 @@ class GeminiAgent:
             },
             "privacy": {"usageStatisticsEnabled": False},
         }
-        env = dict(_ENVIRONMENT)
+        session = settings.session
+        env = _ENVIRONMENT | ({} if session is None else {"GEMINI_CLI_HOME": SESSION})
+        option = "--resume" if session is not None and session.continued else "--session-id"
+        named = () if session is None or session.id is None else (option, session.id)
         if settings.api_base is not None:
             # `gemini` appends the version itself.
             env[_BASE_URL] = _VERSION.sub("", settings.api_base.rstrip("/"))
@@ -139,10 +154,15 @@ class GeminiAgent:
                 json.dumps(settings_of_gemini),
                 *_COMMAND,
                 *model,
+                *named,
                 f"--prompt={spec.prompt}",
             ),
             env=env,
         )
+
+    def session_id(self, output: AgentOutput) -> str | None:
+        """Return the id of the session in the first event."""
+        return first_text(output, "session_id", event="init")
 
     def progress_reader(self) -> ProgressReader:
         """Return a reader of the program's output that counts the model's answers."""

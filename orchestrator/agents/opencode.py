@@ -8,12 +8,14 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from orchestrator.agents.base import (
+    SESSION,
     AgentCommand,
     AgentOutcome,
     AgentOutput,
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    SessionFiles,
 )
 from orchestrator.agents.output.fields import (
     Claims,
@@ -28,6 +30,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import HTTP_REASONS, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import json_lines, parse_object, text_tail
+from orchestrator.agents.sessions import continuing, first_text
 from orchestrator.agents.start import on_stdin
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
@@ -129,6 +132,9 @@ class OpencodeAgent:
         "ANTHROPIC_BASE_URL",
     )
     ignored_files: tuple[str, ...] = ()
+    session_files = SessionFiles(
+        kept=("opencode.db", "opencode.db-wal"), id=r"ses_[A-Za-z0-9]{20,40}"
+    )
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Return the name of the API key's variable if the key of a known provider is missing."""
@@ -151,12 +157,18 @@ class OpencodeAgent:
         if options or provider in _KEYS:
             # Allows models that `opencode` does not list.
             config["provider"] = {provider: {"options": options, "models": {name: {}}}}
-        return AgentCommand(
-            argv=on_stdin(
-                spec.prompt, (*_WITH_VERSION, *_COMMAND, *given, "--model", f"{provider}/{name}")
-            ),
-            env=_ENVIRONMENT | {"OPENCODE_CONFIG_CONTENT": json.dumps(config)},
-        )
+        session, env = settings.session, {"OPENCODE_CONFIG_CONTENT": json.dumps(config)}
+        if session is not None:
+            env["OPENCODE_DB"] = f"{SESSION}/opencode.db"
+            if session.continued and session.id is not None:
+                given = (*given, "--session", session.id)
+        command = (*_WITH_VERSION, *_COMMAND, *given, "--model", f"{provider}/{name}")
+        argv = on_stdin(spec.prompt, continuing("opencode", session, command))
+        return AgentCommand(argv=argv, env=_ENVIRONMENT | env)
+
+    def session_id(self, output: AgentOutput) -> str | None:
+        """Return the id of the session in the first event."""
+        return first_text(output, "sessionID")
 
     def progress_reader(self) -> ProgressReader:
         """Return a reader that counts steps and adds up their cost."""

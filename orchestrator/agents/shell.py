@@ -83,6 +83,7 @@ class ShellAgent:
             "ORCHESTRATOR_WORKER_ID": str(spec.worker_id),
             "ORCHESTRATOR_AGENT": settings.profile,
             "ORCHESTRATOR_MODEL": spec.model,
+            "ORCHESTRATOR_MESSAGE": spec.message,
             "ORCHESTRATOR_BUDGET": None if settings.budget is None else str(settings.budget),
             "ORCHESTRATOR_TOKENS": None if settings.tokens is None else str(settings.tokens),
             "ORCHESTRATOR_API_BASE": settings.api_base,

@@ -83,7 +83,10 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
     "network": _Group(NETWORK, "List hosts that workers reached, and sets of `--allow`."),
     "resume": _Command("commands.resume", "resume", "Continue a run whose process died."),
-    "retry": _Command("commands.resume", "retry", "Repeat one worker of an ended run."),
+    "continue": _Command(
+        "commands.resume", "continue_", "Continue a worker with a message, in its session."
+    ),
+    "retry": _Command("commands.resume", "retry", "Repeat one worker that has ended."),
     "stop": _Command("commands.stop", "stop", "Stop workers of a run and keep what they wrote."),
     "exec": _Command("commands.exec", "exec_", "Run a command in a running worker's container."),
     "shell": _Command("commands.exec", "shell", "Open a shell in a running worker's container."),

@@ -256,6 +256,14 @@ class ParallelConfig(Model):
     no other worker of the same provider starts. The restart after the wait does not
     count as one of its `retries`.
     With 0 the worker fails, and is started again only by `retries`."""
+    fix_checks: Annotated[int, Option(Group.RETRIES, "K")] = Field(default=0, ge=0, le=20)
+    """Number of times that failed checks are sent back to the worker, to be fixed. The worker
+    continues its session with the output of the failed checks, within its budget.
+    """
+    sessions: Annotated[bool, Option(Group.AGENT)] = True
+    """Keep the sessions of agent programs, so that `orchestrator continue` resumes them. The files
+    are in the run's directory until its cleanup.
+    """
     fail_fast: Annotated[bool, Option(Group.RETRIES)] = False
     """Cancel all other workers when a worker has failed and has no retries left."""
     fail_on: Annotated[Literal["any", "all"], Option(Group.RETRIES, "any|all")] = "any"

@@ -56,6 +56,14 @@ class RunNetwork:
                 self._removal = threading.Thread(target=self._remove, name="remove-network")
                 self._removal.start()
 
+    def come_back(self, worker: int) -> bool:
+        """Record that a worker needs the network again; return False if it was removed."""
+        with self._lock:
+            if self._removal is not None:
+                return False
+            self._users.add(worker)
+            return True
+
     def wait(self) -> None:
         """Wait until what was begun has ended: the preparation, and the removal."""
         wait([self.closed])

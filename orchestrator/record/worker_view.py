@@ -12,6 +12,7 @@ from pathlib import Path
 from orchestrator.events import (
     Event,
     Intervention,
+    TurnStarted,
     WorkerConnected,
     WorkerDone,
     WorkerHarvesting,
@@ -246,6 +247,10 @@ class WorkerView:
             case Intervention(trigger=trigger, detail=detail, at=at):
                 alert = Noticed(trigger=trigger, detail=detail, at=at)
                 self.alerts = (*self.alerts, alert)[-MOST_ALERTS:]
+            case TurnStarted(attempt=attempt, at=at):
+                self.attempt = attempt
+                self._enter(PhaseKind.QUEUE, at)
+                self.result, self.started_at, self.line = None, None, f"turn {event.turn}"
             case _:
                 self._apply_step(event)
 

@@ -23,22 +23,22 @@ from orchestrator.record.listing import list_runs as listed
 from orchestrator.record.stop_request import request_stop
 from orchestrator.reports.formats import FORMATS
 from orchestrator.reports.model import read_run
-from orchestrator.results import RunResult
-from orchestrator.runs.reservation import COMMANDS, SERVICE_VARIABLES
+from orchestrator.results import RunResult, WorkerResult
+from orchestrator.runs.continued_worker import ContinuedWorker
+from orchestrator.runs.continuing import Message, check_message
+from orchestrator.runs.private_values import AGAIN, with_private_values
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import RunRecord, require_record
+from orchestrator.state.turns import NextTurn
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
 
 _TICK = 0.1
 """Seconds between two checks whether a run's files contain new events."""
-_SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY"}
-"""Settings whose values are not recorded, each with the variable from which it is read."""
 _REDACTED = "[redacted:"
-_AGAIN = "start the task again with `orchestrator parallel`"
 
 
 class History(RunHistory):
@@ -155,45 +155,117 @@ def retry(
     root: Path | str | None = None,
     *,
     run: str | None = None,
+    message: str | NextTurn | None = None,
     emit: Emit | None = None,
 ) -> RunResult:
-    """Repeat one worker of an ended run as a new run, and return its result.
+    """Repeat one worker that has ended, as a new run, and return its result.
 
     Args:
         worker: Number of the worker.
         root: Any directory in the repository. Default: the current directory.
         run: The run's id, or the beginning of it. Default: the newest run with the worker.
+        message: A text in place of the task, also with other limits. Default: the task.
         emit: Receives the events of the new run, from several threads.
 
     Raises:
-        OrchestratorError: The run is live, or a value that was not recorded is missing.
+        OrchestratorError: The worker runs, or a value that was not recorded is missing.
     """
     repository = _repository(root)
-    config = config_to_repeat(repository, run, worker)
+    config = config_to_repeat(repository, run, worker, message=_turn(message))
     return ParallelRunner(config, repository.top, emit=emit).execute()
 
 
-def config_to_repeat(repository: Repository, run: str | None, worker: int) -> ParallelConfig:
-    """Return the settings of a run that repeats one worker of an ended run.
+def continue_worker(
+    worker: int,
+    message: str | NextTurn,
+    root: Path | str | None = None,
+    *,
+    run: str | None = None,
+    emit: Emit | None = None,
+) -> WorkerResult:
+    """Continue one worker with a message, from its branch and in its session; return its result.
+
+    A message for a running worker waits for the end of its turn.
+
+    Args:
+        worker: Number of the worker.
+        message: The message, also with other limits or another model.
+        root: Any directory in the repository. Default: the current directory.
+        run: The run's id, or the beginning of it. Default: the newest run with the worker.
+        emit: Receives the events of the turn, from several threads, unless the run is live.
+
+    Raises:
+        OrchestratorError: The worker cannot continue.
+    """
+    runs = list(all_runs(_repository(root).state_dir))
+    with choose_run(runs, run, worker=worker) as history:
+        directory = history.directory
+    turn = _turn(message)
+    if turn is None:
+        raise ConfigError("the message is missing", key="message.empty")
+    continued = ContinuedWorker(directory, Message(worker, turn), emit=emit)
+    return continued.execute().results[0]
+
+
+def _turn(message: str | NextTurn | None) -> NextTurn | None:
+    if message is None:
+        return None
+    text = message if isinstance(message, str) else message.message
+    check_message(text)
+    return NextTurn(message=text) if isinstance(message, str) else message
+
+
+def config_to_repeat(
+    repository: Repository,
+    run: str | None,
+    worker: int,
+    *,
+    message: NextTurn | None = None,
+    keep: bool = False,
+) -> ParallelConfig:
+    """Return the settings of a run that repeats one worker that has ended.
 
     Args:
         repository: The repository.
         run: The run's id, or the beginning of it. Default: the newest run with the worker.
         worker: Number of the worker.
+        message: The task and the settings in place of the recorded ones. Default: the same.
+        keep: Whether to start from the worker's branch, instead of the base.
 
     Raises:
-        ConfigError: The run is live, or a value that was not recorded is missing.
+        ConfigError: The worker runs, or a value that was not recorded is missing.
     """
     with choose_run(list(all_runs(repository.state_dir)), run, worker=worker) as history:
-        if history.directory.is_live():
+        directory = history.directory
+        result = directory.result(worker)
+        if directory.is_live() and result is None:
             raise ConfigError(
-                f"run {history.run_id} is still running",
-                key="run.live",
-                hint=f"stop the run first: `orchestrator stop --all --run {history.run_id}`",
+                f"worker {worker} of run {history.run_id} is still running",
+                key="worker.live",
+                hint=f"stop it first: `orchestrator stop {worker} --run {history.run_id}`",
             )
-        record = require_record(history.directory)
-        base = RecordedWorker(history.directory, record, history.workers[worker].spec).base
-        return settings_to_repeat(record, worker, os.environ, base=base)
+        record = require_record(directory)
+        found = RecordedWorker(directory, record, history.workers[worker].spec)
+        base = repository.commit_of(found.spec.ref) if keep else None
+        if keep and base is None:
+            raise ConfigError(
+                f"there is no branch `{found.spec.branch}` to start from", key="worker.gone"
+            )
+        if message is not None:
+            record = _with_task(record, worker, message)
+        config = settings_to_repeat(record, worker, os.environ, base=base or found.base)
+    return config if message is None else config.model_copy(update=message.settings)
+
+
+def _with_task(record: RunRecord, worker: int, message: NextTurn) -> RunRecord:
+    """Return the record of a run with another task and model of one worker."""
+    changes = {"task": message.message, "model": message.model}
+    update = {name: value for name, value in changes.items() if value is not None}
+    workers = tuple(
+        spec.model_copy(update=update) if spec.worker_id == worker else spec
+        for spec in record.workers
+    )
+    return record.model_copy(update={"workers": workers})
 
 
 def settings_to_repeat(
@@ -215,25 +287,10 @@ def settings_to_repeat(
         raise ConfigError(
             f"the task of worker {spec.worker_id} contained a secret, which is not recorded",
             key="task.secret",
-            hint=_AGAIN,
+            hint=AGAIN,
         )
     config = _settings_of_task(record, spec)
-    private = set(record.private)
-    names = sorted(private - {*_SETTINGS, "tasks"})
-    settings = {name: variable for name, variable in _SETTINGS.items() if name in private}
-    missing = [name for name in (*names, *settings.values()) if name not in environ]
-    if missing:
-        others = (*COMMANDS, "workflow")
-        are_variables = not any(
-            name in others or name.startswith(SERVICE_VARIABLES) for name in missing
-        )
-        raise ConfigError(
-            f"run {record.run_id} used values that are not recorded: "
-            f"{', '.join(f'`{name}`' for name in missing)}",
-            key="value.unrecorded",
-            hint="set the variables in the environment" if are_variables else _AGAIN,
-        )
-    env = {name: environ[name] for name in names}
+    config = with_private_values(config, record, environ)
     return config.model_copy(
         update={
             "tasks": (spec.task,),
@@ -241,11 +298,6 @@ def settings_to_repeat(
             "workers": 1,
             "base": base,
             "include_uncommitted": False,
-            "api_base": environ[settings["api_base"]] if "api_base" in settings else None,
-            "isolation": config.isolation.model_copy(update={"env": env}),
-            "triggers": config.triggers.model_copy(
-                update={"notify": environ[settings["notify"]] if "notify" in settings else None}
-            ),
         }
     )
 

@@ -83,7 +83,7 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
                     f"cannot record the run: {error}", key="run.unrecordable"
                 ) from error
             raise
-    _keep_private(request, record)
+    keep_private(request, record)
     return ClaimedRun(record, directory)
 
 
@@ -101,7 +101,8 @@ def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> No
             )
 
 
-def _keep_private(request: CheckedRequest, record: RunRecord) -> None:
+def keep_private(request: CheckedRequest, record: RunRecord) -> None:
+    """Keep in memory what the record does not have, for a process that resumes the run."""
     values = request.secrets.values
     if record.private or request.settings.inherited_env or values:
         inputs = Inputs(

@@ -16,7 +16,9 @@ from orchestrator.git.git_directory import git_dir_named_by
 from orchestrator.git.repository import Repository
 from orchestrator.record.history import RunHistory
 from orchestrator.results import RunResult
+from orchestrator.runs.continuing import Message, check_continues, deliver
 from orchestrator.runs.preflight import RunRequest, check_run
+from orchestrator.runs.private_values import with_private_values
 from orchestrator.runs.recorder import ClaimedRun, Recorder, announce
 from orchestrator.runs.shared_resources import (
     network_closed,
@@ -26,7 +28,14 @@ from orchestrator.runs.shared_resources import (
 )
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import Inputs, RunRecord, read_inputs, read_record
+from orchestrator.state.run_record import (
+    Inputs,
+    RunRecord,
+    read_inputs,
+    read_record,
+    require_record,
+)
+from orchestrator.state.turns import awaits_turn
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.attempts import attempt
 
@@ -46,6 +55,7 @@ class ResumedRun:
         engine: ContainerEngine | None = None,
         agent: Agent | None = None,
         lease: int | None = None,
+        message: Message | None = None,
     ) -> None:
         """Store the arguments. Nothing is changed before `execute`.
 
@@ -55,12 +65,14 @@ class ResumedRun:
             engine: The container engine. Default: Docker.
             agent: Adapter of the agent program. Default: the adapter that the run's record names.
             lease: A descriptor of the run's locked lease, from the process that reserved the run.
+            message: A message for a worker of a run that has ended, which continues with it.
         """
         self._directory = directory
         self._emit = emit or ignore
         self._engine = engine
         self._agent = agent
         self._lease = lease
+        self._message = message
         self._cancel = Cancel()
 
     @property
@@ -91,18 +103,26 @@ class ResumedRun:
                 hint=f"watch the run with `orchestrator watch {directory.run_id}`",
             )
         try:
-            record, inputs = _read(directory)
-            config = inputs.config if inputs else record.config
+            message = self._message
+            if message is None:
+                record, inputs = _read(directory)
+                config = inputs.config if inputs else record.config
+            else:
+                record, inputs = require_record(directory), None
+                check_continues(directory, record, message)
+                config = with_private_values(record.config, record, os.environ)
             config = with_changes(config, base=record.base, context=None)
             used = record.engine_used
             if used is not None and used.transfer is not None:
                 # Its files are where the dead process put them.
                 config = with_isolation(config, transfer=used.transfer)
             with connected(self._engine, used) as engine:
-                if _is_done(directory, record):
+                if message is None and _is_done(directory, record):
                     return self._conclude(ClaimedRun(record, directory), engine)
                 checked = check_run(self._request(config, record, inputs), engine)
                 _check_worktrees(directory, record)
+                if message is not None:
+                    deliver(directory, record, message, checked.request)
                 _claim_again(checked.request.repository, directory, record)
                 redactor, notify = checked.request.redactor, config.triggers.notify
                 claimed = ClaimedRun(record, directory)
@@ -125,7 +145,10 @@ class ResumedRun:
                 root=record.top,
                 agent=self._agent,
                 workflow=record.workflow,
-                programs=record.programs,
+                programs={
+                    name: with_private_values(program, record, os.environ)
+                    for name, program in record.programs.items()
+                },
             )
         names = tuple(entry.partition("=")[0] for entry in config.isolation.secrets)
         return RunRequest(
@@ -201,4 +224,8 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
 
 
 def _is_done(directory: RunDirectory, record: RunRecord) -> bool:
-    return all(directory.result(spec.worker_id) is not None for spec in record.workers)
+    numbers = [spec.worker_id for spec in record.workers]
+    return all(
+        directory.result(number) is not None and not awaits_turn(directory, number)
+        for number in numbers
+    )

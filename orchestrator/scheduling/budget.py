@@ -64,6 +64,7 @@ class Budget:
         self.budget = None if budget is None else BudgetPool(budget, _LEAST_BUDGET)
         self.tokens = None if tokens is None else BudgetPool(tokens, _LEAST_TOKENS)
         self._given: dict[int, _Given] = {}
+        self._settled: dict[int, _Given] = {}
 
     def has(self, number: int) -> bool:
         """Return whether a worker has a reserved share."""
@@ -104,6 +105,13 @@ class Budget:
         budget = (given.budget or 0.0) if has_run and not result.cost_known else result.cost
         tokens = (given.tokens or 0.0) if has_run and result.tokens is None else result.tokens
         self._take_back(given, budget, tokens or 0.0)
+        self._settled[result.worker_id] = _Given(budget, tokens or 0.0)
+
+    def reopen(self, number: int) -> None:
+        """Give up a worker's share, or what it has spent: its next share is for that, too."""
+        settled = self._settled.pop(number, _Given())
+        given = self._given.pop(number, _Given())
+        self._take_back(given, -(settled.budget or 0.0), -(settled.tokens or 0.0))
 
     def _take_back(self, given: _Given, budget: float, tokens: float) -> None:
         if self.budget is not None:

@@ -17,6 +17,7 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.scheduling.queue import Queue, make_queue
 from orchestrator.scheduling.start_gate import StartGate, WaitReports
+from orchestrator.state.turns import is_queued, reopen
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.result_builder import (
     earlier_results,
@@ -28,6 +29,8 @@ from orchestrator.worker.retry_later import RetryLater
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.order import Wait
 
+_GLANCE = 1.0
+"""Seconds between two searches for messages to workers, while nothing else is awaited."""
 Attempt = Callable[[WorkerContext], WorkerResult | RetryLater]
 """Function that runs a worker once, in its container."""
 
@@ -97,6 +100,7 @@ class _Slots:
         self._running: dict[Future[WorkerResult | RetryLater], WorkerContext] = {}
         self._results: list[WorkerResult] = []
         self._done: dict[str, WorkerResult] = {}
+        self._known = {turn.spec.worker_id: turn.spec for turn in self._waiting}
         self._queue: Queue = make_queue(run)
         self._gate = StartGate(run)
         self._waits = WaitReports(run.emit, run.config.workers)
@@ -105,7 +109,7 @@ class _Slots:
         self._take_known()
         with ThreadPoolExecutor(self._run.config.workers, thread_name_prefix="worker") as pool:
             try:
-                while self._waiting or self._running:
+                while self._reopen() or self._waiting or self._running:
                     self._skip()
                     self._fill(pool)
                     for ended in self._wait_for_end():
@@ -120,12 +124,35 @@ class _Slots:
     def _take_known(self) -> None:
         """Collect the results that were recorded before the run was resumed."""
         for turn in list(self._waiting) if self._run.resumed else ():
-            known = self._run.directory.result(turn.worker.number)
-            if known is not None:
+            number, directory = turn.worker.number, self._run.directory
+            known = directory.result(number)
+            if known is not None and reopen(directory, number) is not None:
+                self._waiting.remove(turn)
+                self._waiting.append(_Turn(for_worker(self._run, turn.spec), again=True))
+            elif known is not None:
                 self._waiting.remove(turn)
                 self._run.emit(WorkerDone(result=known))
                 self._gate.note(turn.worker.number, known)
                 self._keep(turn.spec, known)
+
+    def _reopen(self) -> bool:
+        """Begin another turn of each worker that has ended and got a message; return whether any.
+
+        A worker without the network that it needs is continued after the end of the run.
+        """
+        run, number_before = self._run, len(self._waiting)
+        for result in list(self._results) if not run.cancel.stop_asked else ():
+            number = result.worker_id
+            if number not in self._known or not is_queued(run.directory, number):
+                continue
+            network = run.shared_network
+            if run.directory.stop_asked(number) and not run.directory.end_of_turn_asked(number):
+                continue
+            if (network is None or network.come_back(number)) and reopen(run.directory, number):
+                self._results.remove(result)
+                self._gate.reopen(number)
+                self._waiting.append(_Turn(for_worker(run, self._known[number]), again=True))
+        return len(self._waiting) > number_before
 
     def _skip(self) -> None:
         """Record the results of workers that will never run."""
@@ -238,11 +265,14 @@ class _Slots:
             self._run.cancel.wait(TICK)
             return ()
         is_awaited = bool(self._waiting) and self._free() > 0
-        return wait(self._running, TICK if is_awaited else None, FIRST_COMPLETED).done
+        # Messages for workers that have ended are looked for now and then.
+        return wait(self._running, TICK if is_awaited else _GLANCE, FIRST_COMPLETED).done
 
     def _note(self, worker: WorkerContext, came: WorkerResult | RetryLater) -> None:
         self._gate.note(worker.number, came)
         if isinstance(came, RetryLater):
+            if came.next_turn:
+                worker = for_worker(self._run, worker.spec)
             self._waiting.append(_Turn(worker, due=time.monotonic() + came.delay, again=True))
             return
         self._keep(worker.spec, came)

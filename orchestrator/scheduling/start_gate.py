@@ -77,6 +77,12 @@ class StartGate:
             self._limiter.note_end(start, now, succeeded=succeeded)
         if isinstance(came, WorkerResult):
             self._budget.settle(came)
+        elif came.next_turn:
+            self._budget.reopen(number)
+
+    def reopen(self, number: int) -> None:
+        """Record that a worker which has ended begins another turn."""
+        self._budget.reopen(number)
 
 
 class WaitReports:

@@ -13,6 +13,7 @@ that follows the write:
     harvest.json    the new commit of the branch; before the branch moves
     checks.json     the finished checks of that commit
     shown           the worktree for the user, created after the worker's end, is complete
+    last.json       the result of the last attempt alone, if there were other attempts
     attempt.json    the attempt's result, if there will be another attempt
 """
 
@@ -173,6 +174,14 @@ class Checkpoints:
         """Record the result of a failed attempt that will be retried."""
         self._directory.mkdir(exist_ok=True)
         write_atomically(self._directory / _GIVEN_UP, result.model_dump_json(indent=2))
+
+    def last_result(self) -> WorkerResult | None:
+        """Return the result of the last attempt alone; None if there was only one attempt."""
+        return self._read("last.json", TypeAdapter(WorkerResult))
+
+    def note_last(self, result: WorkerResult) -> None:
+        """Record the result of the last attempt alone, before the result of all attempts."""
+        write_atomically(self._directory / "last.json", result.model_dump_json(indent=2))
 
     def _read(self, name: str, adapter: TypeAdapter[_Kept]) -> _Kept | None:
         try:

@@ -9,6 +9,7 @@ orchestrator/runs/<run-id>/           in the repository's git common directory
     result.json                       the result of the run
     status.md                         a table of all workers and their states
     stop-N                            a request to end worker N
+    message-N                         a message that waits for worker N (see `turns`)
     base-N                            commit that worker N starts from, if not the run's base
     objects/                          git objects of the run's base commit
     bases/                            git objects of the commits in the files `base-N`
@@ -42,6 +43,7 @@ from orchestrator.state.public_record import PublicRecord, process_exists
 STATUS = "status.md"
 """Name of the file with a table of all workers of a run and their states."""
 _KILL = "kill"
+_TURN = "turn"
 _TEST = "test-of-merge"
 _ATTEMPT = ".attempt-"
 _ATTEMPTS = 10
@@ -254,6 +256,18 @@ class RunDirectory:
         """Ask the run's process to stop a worker; with `kill`, without a grace period."""
         write_atomically(self.path / f"stop-{worker_id}", _KILL if kill else "")
 
+    def ask_to_end_turn(self, worker_id: int) -> None:
+        """Ask the run's process to stop a worker, which then gets the message that waits for it."""
+        write_atomically(self.path / f"stop-{worker_id}", _TURN)
+
+    def end_of_turn_asked(self, worker_id: int) -> bool:
+        """Return whether a worker was stopped only so that it gets a message."""
+        return self._stop_request(worker_id) == _TURN
+
+    def forget_stop(self, worker_id: int) -> None:
+        """Remove the request to stop a worker."""
+        (self.path / f"stop-{worker_id}").unlink(missing_ok=True)
+
     def stop_requests(self) -> frozenset[int]:
         """Return the numbers of the workers that another process asked to stop."""
         names = (n.removeprefix("stop-") for n in entry_names(self.path) if n.startswith("stop-"))
@@ -265,10 +279,13 @@ class RunDirectory:
 
     def kill_asked(self, worker_id: int) -> bool:
         """Return whether another process asked to stop a worker without a grace period."""
+        return self._stop_request(worker_id) == _KILL
+
+    def _stop_request(self, worker_id: int) -> str | None:
         try:
-            return (self.path / f"stop-{worker_id}").read_text() == _KILL
+            return (self.path / f"stop-{worker_id}").read_text()
         except OSError:
-            return False
+            return None
 
     def write_result(self, result: WorkerResult) -> None:
         """Write a worker's result to disk, so that it survives a crash."""

@@ -1,24 +1,35 @@
-"""Retry failed workers without losing the work of earlier attempts.
+"""Retry failed workers, and continue workers with a message, without losing earlier work.
 
 Archiving an attempt consists of these steps, each of which may be repeated:
 
     attempt.json             records the result in the state directory, and that another attempt
                              will follow
     refs/.../<run>/<N>/<K>   keeps the commits of attempt K of worker N
-    branch and worktree      are moved back to the base, unless the user changed them
+    branch and worktree      are moved back to where the turn began, unless the user changed them
+                             or the attempt was the turn's last
     worker-N.attempt-K       is the new name of the state directory; the names count the attempts
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
 from orchestrator.errors import ConfigError, OrchestratorError
-from orchestrator.events import Notice, WorkerRetrying
+from orchestrator.events import Notice, TurnDone, TurnStarted, WorkerRetrying
 from orchestrator.git.repository import ATTEMPTS
 from orchestrator.git.worktree import clear_place, open_worktree
 from orchestrator.results import Reason, WorkerResult
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.turns import (
+    NextTurn,
+    drop_turn,
+    is_queued,
+    note_turn,
+    take_message,
+    turn_after,
+)
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.lifecycle import run_worker
 from orchestrator.worker.prepare import show_worktree
@@ -29,6 +40,13 @@ from orchestrator.worker.result_builder import (
     with_note,
 )
 from orchestrator.worker.retry_later import RetryLater
+from orchestrator.worker.turns import (
+    has_lost_session,
+    how_continued,
+    in_turn,
+    message_about_checks,
+    note_lost_session,
+)
 
 RETRIED: Mapping[Reason, bool] = {
     Reason.AGENT_FAILED: True,
@@ -92,8 +110,11 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
                 raise ConfigError("nothing is left of the worker's budget", key="budget.spent")
             _archive_attempt(worker, given_up)
         except (OrchestratorError, OSError) as error:
+            drop_turn(worker.directory)
             last = with_note(given_up, f"no further attempt could be prepared ({error})")
             return with_attempts(last, earlier[:-1])
+    worker = in_turn(worker)
+    _tell_begin(worker)
     result = run_worker(replace(worker, budget=left))
     again = _again(worker, result, earlier)
     if again is not None:
@@ -103,27 +124,61 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
         show_worktree(worker)
     except (OrchestratorError, OSError) as error:
         result = with_note(result, f"the worktree could not be created ({error})")
-    return with_attempts(result, earlier)
+    if earlier:
+        with suppress(OSError):
+            worker.checkpoints.note_last(worker.run.redactor.model(result))
+    return _told_end(worker, with_attempts(result, earlier))
+
+
+def _tell_begin(worker: WorkerContext) -> None:
+    """Emit the event of a turn that begins with this attempt."""
+    turn, number = worker.turn, len(worker.attempts()) + 1
+    if turn is None or number != turn.first_attempt or worker.checkpoints.is_prepared:
+        return
+    worker.run.emit(
+        TurnStarted(
+            worker_id=worker.number,
+            turn=turn.number,
+            attempt=number,
+            message=turn.begun_by.message,
+            cause=turn.begun_by.cause,
+            continued=how_continued(worker),
+        )
+    )
+
+
+def _told_end(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
+    """Emit the event of a turn that has ended, and return the result."""
+    for turn in result.turns[-1:]:
+        worker.run.emit(TurnDone(worker_id=worker.number, turn=turn))
+    return result
 
 
 def _again(
     worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> RetryLater | None:
     """Record a failed attempt and return when to retry; return None if no other attempt follows."""
-    waits = _waits(worker, result, earlier)
-    if not (waits or _is_retried(worker, result, earlier)):
+    waits, lost = _waits(worker, result, earlier), has_lost_session(worker, result)
+    follows = not (waits or lost or _is_retried(worker, result, earlier))
+    if follows and not _has_next_turn(worker, result, earlier):
         return None
     try:
+        if lost:
+            note_lost_session(worker)
         worker.checkpoints.note_given_up(worker.run.redactor.model(result))
     except OSError:
         # Full disk: without the record, a resumed run would not know of the next attempt.
         return None
+    if follows:
+        _told_end(worker, with_attempts(result, earlier))
+        return RetryLater(0.0, next_turn=True)
     delay = (result.retry_after or 0.0) if waits else worker.config.retry_delay
+    delay = 0.0 if lost else delay
     worker.run.emit(
         WorkerRetrying(
             worker_id=result.worker_id,
             attempt=result.attempts + 1,
-            reason=str(result.reason),
+            reason="its session could not be opened" if lost else str(result.reason),
             delay=delay,
             counted=not waits,
         )
@@ -131,6 +186,33 @@ def _again(
     if waits:
         return RetryLater(0.0, refused=True, resets_in=result.retry_after)
     return RetryLater(delay)
+
+
+def _has_next_turn(
+    worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
+) -> bool:
+    """Record the turn that follows, if a message waits or failed checks are sent back."""
+    run, number = worker.run, worker.number
+    if turn_after(worker.directory) is not None:
+        return True
+    network, directory = run.shared_network, run.directory
+    ended_for_message = directory.end_of_turn_asked(number) and not run.cancel.stop_asked
+    if worker.cancel.stop_asked and not ended_for_message:
+        return False
+    if is_queued(directory, number) and (network is None or network.come_back(number)):
+        return take_message(directory, number)
+    fixes = 0 if worker.turn is None else worker.turn.fixes
+    # protection: number-of-fixes-limited
+    if result.reason is not Reason.CHECKS_FAILED or fixes >= worker.config.fix_checks:
+        return False
+    if worker.budget.after((*earlier, result)).is_spent:
+        return False
+    checks = worker.config.project.checks
+    message = message_about_checks(checks, result, worker.directory, run.redactor)
+    if message is None:
+        return False
+    note_turn(worker.directory, NextTurn(message=message, cause="checks"))
+    return True
 
 
 def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]) -> bool:
@@ -154,7 +236,10 @@ def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[Worker
 def _is_retried(
     worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> bool:
-    config = worker.config
+    config, turn = worker.config, worker.turn
+    if turn is not None:
+        # Each turn has its own retries.
+        earlier = earlier[turn.first_attempt - 1 :]
     waited_for = Reason.RATE_LIMITED if config.rate_limit_wait else None
     counted = [known for known in (*earlier, result) if known.reason is not waited_for]
     if result.reason in (None, waited_for) or len(counted) > config.retries:
@@ -178,8 +263,10 @@ def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:
     elif result.commit not in (None, start):
         ref = f"{ATTEMPTS}{run.directory.run_id}/{worker.number}/{result.attempts}"
         run.repository.git.run("update-ref", ref, str(result.commit))
-    if worker.config.retry_from == "base" and result.commit not in (None, worker.base):
-        _back_to_base(worker, result)
+    begun = _start_of_turn(worker)
+    follows = turn_after(worker.directory) is not None
+    if worker.config.retry_from == "base" and not follows and result.commit not in (None, begun):
+        _back_to(begun, worker, result)
     message = result.message
     if message is not None and str(kept) not in message:
         message = message.replace(str(root), str(kept))
@@ -187,10 +274,18 @@ def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:
     root.rename(kept)
 
 
-def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
-    """Move the branch and the worktree back to the base, unless the user has changed them."""
+def _start_of_turn(worker: WorkerContext) -> str:
+    """Return the commit from which the worker's turn started: the base in its first turn."""
+    if worker.turn is None:
+        return worker.base
+    first = worker.run.directory.attempt(worker.number, worker.turn.first_attempt)
+    return Checkpoints(first).start() or worker.checkpoints.start() or worker.base
+
+
+def _back_to(base: str, worker: WorkerContext, result: WorkerResult) -> None:
+    """Move the branch and the worktree back to a commit, unless the user has changed them."""
     spec, repository, commit = worker.spec, worker.run.repository, str(result.commit)
-    base, again = worker.base, worker.run.resumed
+    again = worker.run.resumed
     try:
         with repository.lock():
             if repository.resolve(worker.spec.ref) != base:

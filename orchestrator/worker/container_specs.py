@@ -22,6 +22,7 @@ from orchestrator.gateway.allowed_host import BROKER_NAME
 from orchestrator.state import secret_files
 from orchestrator.worker.checked_run import CheckedSettings
 from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.turns import session_of
 from orchestrator.workspace.caches import environment
 from orchestrator.workspace.layout import AGENT_STEP, HOME, WORKSPACE
 from orchestrator.workspace.mounts import Workspace
@@ -181,7 +182,9 @@ class Given:
 def _agent_command(worker: WorkerContext, config: ParallelConfig) -> AgentCommand:
     """Return the command of the agent program, with limits according to the worker's budget."""
     share = worker.budget
-    settings = AgentSettings.of(config, budget=share.budget, tokens=share.tokens)
+    settings = AgentSettings.of(
+        config, budget=share.budget, tokens=share.tokens, session=session_of(worker)
+    )
     return worker.agent.command(worker.spec, settings)
 
 

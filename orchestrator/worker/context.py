@@ -5,7 +5,7 @@ commit. `WorkerContext` contains the data of one worker, whose settings and base
 from the run's. Both classes are immutable.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -40,6 +40,7 @@ from orchestrator.machine import cpu_count
 from orchestrator.results import Status
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.turns import CurrentTurn, current_turn
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
@@ -171,6 +172,8 @@ class WorkerContext:
     cancel: WorkerCancel
     budget: BudgetShare = field(default_factory=BudgetShare)
     """The maximum amounts that this attempt may spend."""
+    turn: CurrentTurn | None = None
+    """The turn that a message began; None in the first turn."""
     times: StepTimes = field(default_factory=StepTimes)
     """Stopwatch for the steps of this attempt."""
 
@@ -287,10 +290,18 @@ def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
     """Return a worker's data; its base is the run's unless another base is recorded for it."""
     base = run.directory.base_of(spec.worker_id)
     directory = run.directory.worker(spec.worker_id)
+    settings, turn = run.request.settings_of(spec.name), current_turn(run.directory, spec.worker_id)
+    if turn is not None:
+        given = turn.given
+        config = settings.config.model_copy(update=given.settings)
+        settings = replace(settings, config=config)
+        model = given.model or spec.model
+        spec = spec.model_copy(update={"model": model, "message": turn.begun_by.message})
     return WorkerContext(
         run=run,
         spec=spec,
-        settings=run.request.settings_of(spec.name),
+        settings=settings,
+        turn=turn,
         base=base or run.base,
         objects=run.directory.objects_of(base) if base else run.objects,
         content=run.content,

@@ -29,6 +29,7 @@ from orchestrator.worker.pack import DEATH, dismiss, pack, start_packing
 from orchestrator.worker.place import take_handed
 from orchestrator.worker.plain_harvest import pack_plainly
 from orchestrator.worker.prepare import ensure_tree
+from orchestrator.worker.turns import take_session
 from orchestrator.workspace.layout import GIT, TREE
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
@@ -73,6 +74,7 @@ def harvest_worker(
     except OrchestratorError as error:
         harvested = Harvested(workspace.start, (), refused=str(error))
     worker.times.begin("update")
+    notes = (*notes, *take_session(worker, workspace, place))
     harvested = replace(harvested, notes=(*harvested.notes, *notes))
     if harvested.refused is not None:
         _take_refused(request)

@@ -29,7 +29,7 @@ def room(limits: Limits) -> int:
 def message_of(spec: WorkerSpec, redactor: Redactor) -> str:
     """Return the message for a commit of a worker's uncommitted files."""
     # protection: secrets-are-redacted-from-commit-messages
-    task = one_line(redactor.text(spec.task), limit=500)
+    task = one_line(redactor.text(spec.message or spec.task), limit=500)
     return _MESSAGE.format(worker=spec.worker_id, task=task)
 
 

@@ -25,6 +25,7 @@ from orchestrator.worker.prepare import ready_workspace
 from orchestrator.worker.result_builder import NO_CHANGES, Finish, result_of_end, result_of_failure
 from orchestrator.worker.services import Services
 from orchestrator.worker.stages import set_up, tear_down
+from orchestrator.worker.turns import with_session
 from orchestrator.workspace.caches import publish
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
@@ -45,7 +46,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
     worker.run.emit(WorkerPreparing(worker_id=worker.number))
     with Services(worker) as services:
         try:
-            workspace = ready_workspace(worker)
+            workspace = with_session(worker, ready_workspace(worker))
             place = open_place(worker, workspace)
             unready = services.ready(place)
             if unready is None and checkpoints.launch() is None:

@@ -23,6 +23,7 @@ from orchestrator.results import CheckResult, Reason, Status, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.endings import Ending
 from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.turns import all_turns, own_turns
 from orchestrator.worker_spec import WorkerSpec
 
 NO_CHANGES = Changes()
@@ -56,7 +57,7 @@ def result_of_end(worker: WorkerContext, finish: Finish) -> WorkerResult:
         cost, tokens = finish.spent.cost_if_known, finish.spent.tokens
     refused = None if verdict.status is Status.SUCCESS else worker.network_log.refusals()
     messages = filter(None, (verdict.message, *finish.notes, refused))
-    return WorkerResult(
+    result = WorkerResult(
         worker_id=spec.worker_id,
         branch=spec.branch,
         model=spec.model_name,
@@ -98,6 +99,7 @@ def result_of_end(worker: WorkerContext, finish: Finish) -> WorkerResult:
         network=worker.network_log.counts(),
         log=str(worker.directory),
     )
+    return result.model_copy(update={"turns": own_turns(worker, result)})
 
 
 def _worktree_path(worker: WorkerContext) -> str:
@@ -117,7 +119,7 @@ def result_of_failure(
     with suppress(OrchestratorError):
         tip = worker.run.repository.resolve(worker.spec.ref)
         commit = worker.base if tip == worker.run.base else tip
-    return WorkerResult(
+    result = WorkerResult(
         worker_id=spec.worker_id,
         branch=spec.branch,
         model=spec.model_name,
@@ -135,6 +137,7 @@ def result_of_failure(
         transfer=worker.run.features.transfer,
         timings=worker.times.read(),
     )
+    return result.model_copy(update={"turns": own_turns(worker, result)})
 
 
 def result_of_skip(worker: WorkerContext, reason: Reason | None, message: str) -> WorkerResult:
@@ -147,6 +150,8 @@ def result_of_cancel(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
     """Return the result of a worker that was cancelled while it waited for another attempt."""
     why = f"{worker.cancel.why} before attempt {last.attempts + 1}"
     said = f"{why}; attempt {last.attempts}: {last.reason}: {last.message}"
+    if last.reason is None:
+        said = f"{why}, so its message was not delivered"
     update: dict[str, object] = {"reason": Reason.CANCELLED, "message": said}
     tip = worker.run.repository.resolve(worker.spec.ref)
     if tip != last.commit:
@@ -195,6 +200,7 @@ def with_attempts(result: WorkerResult, earlier: Sequence[WorkerResult]) -> Work
     return result.model_copy(
         update={
             "attempts": len(attempts),
+            "turns": all_turns(attempts),
             "cost": sum(attempt.cost for attempt in attempts),
             "cost_known": any(attempt.cost_known for attempt in attempts),
             "tokens": sum(tokens) if tokens else None,

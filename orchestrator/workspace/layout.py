@@ -40,6 +40,8 @@ GIT = "git"
 """Name of the part with the worker's own git directory."""
 PACKED = "packed"
 """Name of the part that receives the packed commits."""
+SESSION_PART = "session"
+"""Name of the part in which the agent program keeps its session."""
 PACKING = "packing"
 """Name of the part with the git directory that is used to pack the commits."""
 

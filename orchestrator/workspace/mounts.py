@@ -42,6 +42,7 @@ from orchestrator.workspace.layout import (
     OUT,
     PACKED,
     PACKING,
+    SESSION_PART,
     STORE,
     SWEPT,
     TREE,
@@ -78,6 +79,8 @@ class Workspace:
     """Mounts of the shared caches, which are not part of the worker's work."""
     shared: Mounts = ()
     """Mounts of files that workers share, which are not part of the worker's commits."""
+    session: BindMount | None = None
+    """Mount of the directory in which the agent program keeps its session; None: none is kept."""
 
     @property
     def user_text(self) -> str:
@@ -114,6 +117,9 @@ class Workspace:
         yield Part(name="objects", mount=objects, seen_by=every, digest=str(self.objects))
         for mount in (*self.caches, *self.shared) if tasks else ():
             yield Part(name=part_of(mount.target), mount=mount, seen_by=tasks)
+        if self.session is not None and AGENT_STEP in tasks:
+            # protection: session-is-seen-by-agent-alone
+            yield Part(name=SESSION_PART, mount=self.session, seen_by=frozenset({AGENT_STEP}))
         for name, mount in self._packing() if harvest else ():
             yield Part(name=name, mount=mount, seen_by=harvest)
 
@@ -176,7 +182,9 @@ class Workspace:
         # protection: artifacts-count-against-disk-limit
         # protection: cache-layers-count-against-disk-limit
         mounts = (mount for mount in (*self.caches, *self.shared) if not mount.read_only)
-        return TREE, GIT, *(part_of(mount.target) for mount in mounts)
+        # protection: session-counts-against-disk-limit
+        session = () if self.session is None else (SESSION_PART,)
+        return TREE, GIT, *session, *(part_of(mount.target) for mount in mounts)
 
     @property
     def tree(self) -> Path:

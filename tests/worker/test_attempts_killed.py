@@ -20,7 +20,7 @@ from tests.support.runs import show
 _STEPS = [
     ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 1),
     ("orchestrator.worker.attempts:_archive_attempt", 1),
-    ("orchestrator.worker.attempts:_back_to_base", 1),
+    ("orchestrator.worker.attempts:_back_to", 1),
     ("orchestrator.git.repository:Repository.move_branch", 2),
     ("orchestrator.git.checkout:Worktree.update", 2),
     ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 2),
@@ -29,7 +29,7 @@ _STEPS = [
     ("orchestrator.state.checkpoints:Checkpoints.note_ending", 2),
     ("orchestrator.git.repository:Repository.move_branch", 4),
 ]
-_OF_BASE_ALONE = ("_back_to_base", "move_branch")
+_OF_BASE_ALONE = ("_back_to", "move_branch")
 _KEPT = [
     *(step for step in _STEPS if not step[0].endswith(_OF_BASE_ALONE)),
     ("orchestrator.git.repository:Repository.move_branch", 2),

@@ -1,0 +1,144 @@
+"""Continue one worker of a run with a message, whether the run is live or has ended."""
+
+import threading
+from dataclasses import dataclass
+
+from orchestrator.agents.base import Agent
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import ConfigError, RunDiedError
+from orchestrator.events import Emit
+from orchestrator.results import RunResult, WorkerResult, sum_up
+from orchestrator.runs.continuing import Message
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import require_record
+from orchestrator.state.turns import current_turn, is_queued, queue_message, withdraw_message
+
+_TICK = 0.1
+"""Seconds between two checks whether the run's process has delivered a message."""
+
+
+class ContinuedWorker:
+    """A worker that gets a message: from the process of its live run, or from this process."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        message: Message,
+        *,
+        emit: Emit | None = None,
+        engine: ContainerEngine | None = None,
+        agent: Agent | None = None,
+    ) -> None:
+        """Store the arguments. Nothing is changed before `execute`.
+
+        Args:
+            directory: The directory of the worker's run.
+            message: The message.
+            emit: Receives events of this process, from several threads.
+            engine: The container engine. Default: Docker.
+            agent: Adapter of the agent program. Default: the adapter that the run's record names.
+        """
+        self._directory = directory
+        self._message = message
+        self._cancelled = threading.Event()
+        self._resumed = ResumedRun(
+            directory, emit=emit, engine=engine, agent=agent, message=message
+        )
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._directory.run_id
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop the worker if this process runs it; else withdraw the message."""
+        self._cancelled.set()
+        self._resumed.cancel(kill=kill)
+
+    def execute(self) -> RunResult:
+        """Continue the worker, and return the run's result with this worker alone.
+
+        Raises:
+            OrchestratorError: The worker cannot continue.
+        """
+        waited = self._wait_in_line() if self._directory.is_live() else None
+        if waited is None:
+            result = self._resumed.execute()
+            number = self._message.worker_id
+            waited = next(found for found in result.results if found.worker_id == number)
+        record = require_record(self._directory)
+        return sum_up(
+            [waited],
+            run_id=self.run_id,
+            base=record.base,
+            engine=record.engine,
+            duration=waited.duration,
+        )
+
+    def _wait_in_line(self) -> WorkerResult | None:
+        """Leave the message to the run's process; return the worker's result after its turn.
+
+        Returns:
+            None if the run ended and did not deliver the message.
+        """
+        directory, number = self._directory, self._message.worker_id
+        line = _Line(directory, number)
+        line.join(self._message)
+        while True:
+            was_live = directory.is_live()
+            result = line.result()
+            if result is not None or (not was_live and is_queued(directory, number)):
+                withdraw_message(directory, number)
+                return result
+            if not was_live:
+                raise RunDiedError(
+                    f"the process of run {self.run_id} died in the turn of worker {number}",
+                    key="run.died",
+                    hint=f"resume the run: `orchestrator resume {self.run_id}`",
+                )
+            if self._cancelled.wait(_TICK):
+                withdrawn = is_queued(directory, number)
+                withdraw_message(directory, number)
+                told = "was withdrawn" if withdrawn else "had been delivered already"
+                raise ConfigError(
+                    f"interrupted: the message to worker {number} {told}", key="run.interrupted"
+                )
+
+
+@dataclass
+class _Line:
+    """The place of a message for a worker of a live run."""
+
+    directory: RunDirectory
+    worker_id: int
+    last: int = 1
+    """Number of the worker's turn when the message was left."""
+
+    def join(self, message: Message) -> None:
+        """Leave the message.
+
+        Raises:
+            ConfigError: Another message waits, or the worker never ran.
+        """
+        directory, number = self.directory, self.worker_id
+        if is_queued(directory, number):
+            raise ConfigError(
+                f"another message waits for worker {number}",
+                key="message.waiting",
+                hint="wait for the end of its turn",
+            )
+        turn, result = current_turn(directory, number), directory.result(number)
+        if result is not None and result.never_ran:
+            raise ConfigError(f"worker {number} never ran and cannot continue", key="worker.gone")
+        self.last = 1 if turn is None else turn.number
+        queue_message(directory, number, message.turn)
+        if message.turn.now and result is None:
+            directory.ask_to_end_turn(number)
+
+    def result(self) -> WorkerResult | None:
+        """Return the result of the worker if a later turn has ended."""
+        result = self.directory.result(self.worker_id)
+        if result is None or is_queued(self.directory, self.worker_id):
+            return None
+        return result if result.turns and result.turns[-1].number > self.last else None

@@ -1,0 +1,140 @@
+"""Check whether a worker of an ended run can continue with a message, and leave it the message."""
+
+from dataclasses import dataclass
+
+from orchestrator.cleanup.inventory import RecordedWorker, is_clean
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.results import WorkerResult
+from orchestrator.runs.reservation import keep_private
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import RunRecord
+from orchestrator.state.turns import LONGEST_MESSAGE, NextTurn, current_turn, queue_message
+from orchestrator.text.redact import Redactor
+from orchestrator.worker.checked_run import CheckedRequest
+from orchestrator.worker.turns import message_about_checks
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message for a worker that has a result, or will have one."""
+
+    worker_id: int
+    turn: NextTurn
+
+
+def check_message(text: str) -> str:
+    """Return the text of a message.
+
+    Raises:
+        ConfigError: The text is empty or too long, or cannot be an argument of a program.
+    """
+    if not text.strip() or "\0" in text:
+        raise ConfigError("the message is empty, or contains NUL", key="message.empty")
+    if len(text.encode("utf-8", "replace")) > LONGEST_MESSAGE:
+        raise ConfigError(
+            f"the message is longer than {LONGEST_MESSAGE // 1024} KiB",
+            key="message.too-long",
+            hint="commit a long text as a file to the worker's branch, and name the file",
+        )
+    return text
+
+
+def message_from_checks(directory: RunDirectory, record: RunRecord, worker_id: int) -> str:
+    """Return a message with the output of the checks that failed for a worker.
+
+    Raises:
+        ConfigError: The worker has not ended, or no check failed.
+    """
+    result, worker = directory.result(worker_id), _recorded(directory, record, worker_id)
+    checks = worker.config.project.checks
+    text = result and message_about_checks(checks, result, worker.state, Redactor())
+    if not text:
+        raise ConfigError(
+            f"no check of worker {worker_id} failed in run {directory.run_id}", key="checks.passed"
+        )
+    return text
+
+
+def check_continues(directory: RunDirectory, record: RunRecord, message: Message) -> None:
+    """Check that a worker of a run that is not live can continue.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    number, run_id = message.worker_id, directory.run_id
+    worker = _recorded(directory, record, number)
+    results = {spec.worker_id: directory.result(spec.worker_id) for spec in record.workers}
+    result = results[number]
+    if result is None or None in results.values():
+        raise ConfigError(
+            f"the process of run {run_id} died before its workers were done",
+            key="run.died",
+            hint=f"resume the run first: `orchestrator resume {run_id}`",
+        )
+    repository = Repository(record.top)
+    with repository.lock():
+        tip, owns = repository.commit_of(worker.spec.ref), worker.still_owns_its_number(repository)
+    if result.never_ran or tip is None or not owns:
+        raise ConfigError(
+            f"worker {number} of run {run_id} cannot continue: it never ran, or its branch was "
+            "removed",
+            key="worker.gone",
+            hint=f"`orchestrator restore {number}` brings a branch back; `orchestrator retry "
+            f"{number}` runs the task again",
+        )
+    if not repository.git.succeeds("merge-base", "--is-ancestor", worker.base, tip):
+        raise ConfigError(
+            f"`{worker.spec.branch}` does not descend from {worker.base[:12]}, where worker "
+            f"{number} began",
+            key="branch.rebased",
+            hint="do not rebase the branch of a worker that is to continue",
+        )
+    # protection: uncommitted-changes-are-not-mixed-with-turn
+    if not is_clean(repository, worker):
+        raise ConfigError(
+            f"{worker.path} has uncommitted changes",
+            key="worktree.dirty",
+            hint="commit or stash them: the worker continues from its branch",
+        )
+    _check_budget(worker, result, message)
+
+
+def _check_budget(worker: RecordedWorker, result: WorkerResult, message: Message) -> None:
+    turn = current_turn(worker.directory, worker.number)
+    before = turn.given.budget_per_worker if turn is not None else None
+    budget = message.turn.budget_per_worker or before or worker.config.budget_per_worker
+    if budget is not None and result.cost >= budget:
+        raise ConfigError(
+            f"worker {worker.number} has spent ${result.cost:.4f} of its budget of ${budget:g}",
+            key="budget.spent",
+            hint="give a larger budget for all of its turns: `--budget-per-worker`",
+        )
+
+
+def deliver(
+    directory: RunDirectory, record: RunRecord, message: Message, request: CheckedRequest
+) -> None:
+    """Leave a message to a worker of an ended run; from now on, a resumed run delivers it.
+
+    Raises:
+        ConfigError: The message contains a secret.
+        OSError: The disk is full.
+    """
+    # protection: messages-with-secrets-are-refused
+    if request.redactor.text(message.turn.message) != message.turn.message:
+        raise ConfigError(
+            "the message contains the value of a secret, which would be recorded",
+            key="message.secret",
+            hint="name the variable instead: the worker has its value",
+        )
+    keep_private(request, record)
+    queue_message(directory, message.worker_id, message.turn)
+
+
+def _recorded(directory: RunDirectory, record: RunRecord, worker_id: int) -> RecordedWorker:
+    specs = (spec for spec in record.workers if spec.worker_id == worker_id)
+    spec = next(specs, None)
+    if spec is None:
+        raise ConfigError(f"run {directory.run_id} has no worker {worker_id}", key="worker.unknown")
+    return RecordedWorker(directory, record, spec)

@@ -1,0 +1,268 @@
+"""Turns of a worker: the session or prompt with which it continues, and what came of each turn."""
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+from uuid import NAMESPACE_OID, uuid5
+
+from orchestrator.agents.base import SESSION, AgentOutput, Session, SessionAgent
+from orchestrator.agents.output.search import text_tail
+from orchestrator.config.project import Check
+from orchestrator.engine.place import Place
+from orchestrator.errors import EngineError, EngineUnavailableError
+from orchestrator.execution.output import log_files, stage_log
+from orchestrator.git.changes import patch
+from orchestrator.results import Status, Turn, WorkerResult
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.text.quoting import code_block
+from orchestrator.text.redact import Redactor
+from orchestrator.text.sanitize import one_line
+from orchestrator.worker.context import WorkerContext, for_worker
+from orchestrator.workspace.layout import SESSION_PART
+from orchestrator.workspace.mounts import Workspace
+from orchestrator.workspace.session_files import (
+    UnkeptSessionError,
+    discard_session,
+    keep_session,
+    kept_session,
+    make_session,
+)
+
+Continued = Literal["session", "new_session", "prompt", "command"]
+_MOST_OF_TASK = 10_000
+"""Maximum number of characters of the task, and of each earlier message, in a prompt."""
+_MOST_OF_PROMPT = 110 * 1024
+"""Maximum size of a prompt in bytes; Linux limits an argument of a program to 128 KiB."""
+_MOST_OF_CHECK = 8 * 1024
+"""Number of bytes at the end of a failed check's output that are sent back."""
+_MOST_CHECKS = 10
+_LOST = "session.lost"
+_STORY = """\
+You worked on the task below before, in this directory. It has your changes, and perhaps later ones
+of the user. Continue with the new message, which is at the end.
+"""
+
+
+def in_turn(worker: WorkerContext) -> WorkerContext:
+    """Return a worker with the settings and the prompt of its present turn."""
+    fresh = for_worker(worker.run, worker.spec)
+    if fresh.turn is None:
+        return worker
+    worker = replace(
+        worker,
+        turn=fresh.turn,
+        settings=fresh.settings,
+        spec=worker.spec.model_copy(
+            update={"model": fresh.spec.model, "message": fresh.spec.message}
+        ),
+    )
+    begun_by = fresh.turn.begun_by
+    # The output of checks is no command: a command gets it as a variable.
+    # protection: output-of-checks-is-no-command
+    repeats = begun_by.cause == "checks" and how_continued(worker) == "command"
+    prompt = worker.spec.prompt if repeats else _prompt(worker, begun_by.message)
+    return replace(worker, spec=worker.spec.model_copy(update={"rendered": prompt}))
+
+
+def session_of(worker: WorkerContext) -> Session | None:
+    """Return the session of the present attempt; None if none is kept."""
+    agent, turn = worker.agent, worker.turn
+    if not worker.config.sessions or not isinstance(agent, SessionAgent):
+        return None
+    files = agent.session_files
+    kept = None if turn is None else kept_session(turn.before)
+    # protection: session-id-has-form-of-program
+    if kept is not None and re.fullmatch(files.id, kept.id) and not _was_lost(worker):
+        return Session(id=kept.id, continued=True)
+    if not files.chosen:
+        return Session()
+    # The same id in every process that carries on with the attempt.
+    name = f"{worker.run.directory.run_id}/{worker.ledger}"
+    return Session(id=str(uuid5(NAMESPACE_OID, name)))
+
+
+def with_session(worker: WorkerContext, workspace: Workspace) -> Workspace:
+    """Return the worker's files with the directory of its session, which is created if missing.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    session = session_of(worker)
+    if session is None:
+        return workspace
+    before = worker.turn.before if worker.turn is not None and session.continued else None
+    mount = make_session(worker.directory, workspace.user, SESSION, before=before)
+    return replace(workspace, session=mount)
+
+
+def take_session(worker: WorkerContext, workspace: Workspace, place: Place) -> tuple[str, ...]:
+    """Keep the session of an attempt that has ended; return notes about problems.
+
+    Raises:
+        EngineUnavailableError: The engine cannot be reached; a resumed run tries again.
+    """
+    agent, mount, session = worker.agent, workspace.session, session_of(worker)
+    if mount is None or session is None or not isinstance(agent, SessionAgent):
+        return ()
+    said = reported_session(worker)
+    name, files = session.id or said, agent.session_files
+    try:
+        place.take(SESSION_PART, mount.source, limit=worker.config.limits.disk)
+        # protection: other-session-than-expected-is-not-kept
+        if name is None or said not in (None, name) or not re.fullmatch(files.id, name):
+            discard_session(worker.directory)
+            return ()
+        keep_session(worker.directory, name, files.kept, worker.run.redactor)
+    except EngineUnavailableError:
+        raise
+    except UnkeptSessionError as error:
+        return (f"the agent's session was not kept: {error}",)
+    except (EngineError, OSError) as error:
+        return (f"the agent's session could not be kept ({error})",)
+    return ()
+
+
+def reported_session(worker: WorkerContext) -> str | None:
+    """Return the id of the session that the program reported; None if it did not."""
+    agent, (stdout, stderr) = worker.agent, log_files(worker.directory)
+    if not isinstance(agent, SessionAgent) or not stdout.exists():
+        return None
+    return agent.session_id(AgentOutput(stdout=stdout, stderr=stderr))
+
+
+def how_continued(worker: WorkerContext) -> Continued:
+    """Return how the worker continues in its present turn."""
+    if worker.agent.name == "shell":
+        return "command"
+    session = session_of(worker)
+    if session is None or not session.continued:
+        return "prompt"
+    said = reported_session(worker)
+    return "session" if said in (None, session.id) else "new_session"
+
+
+def _was_lost(worker: WorkerContext) -> bool:
+    """Return whether an earlier attempt of the turn could not open the session."""
+    turn = worker.turn
+    first = 1 if turn is None else turn.first_attempt
+    return any((path / _LOST).exists() for number, path in worker.attempts() if number >= first)
+
+
+def note_lost_session(worker: WorkerContext) -> None:
+    """Record that the program could not open its session, so that the turn goes on without."""
+    (worker.directory / _LOST).touch()
+
+
+def has_lost_session(worker: WorkerContext, result: WorkerResult) -> bool:
+    """Return whether the program could not open its session, and so did nothing."""
+    session = session_of(worker)
+    if session is None or not session.continued:
+        return False
+    did_nothing = result.status is Status.FAILED and not result.steps and not result.cost
+    return did_nothing and result.exit_code is not None and reported_session(worker) is None
+
+
+def own_turns(worker: WorkerContext, result: WorkerResult) -> list[Turn]:
+    """Return the turn of one attempt's result; an empty list in the worker's first turn."""
+    turn = worker.turn
+    if turn is None:
+        return []
+    made = _turn_of(result)
+    begun = {"message": turn.begun_by.message, "cause": turn.begun_by.cause}
+    more = {"number": turn.number, "continued": how_continued(worker)}
+    return [made.model_copy(update={**begun, **more})]
+
+
+def all_turns(attempts: Sequence[WorkerResult]) -> list[Turn]:
+    """Return the turns of a worker by the results of all its attempts; empty if it had only one."""
+    if not any(attempt.turns for attempt in attempts):
+        return []
+    turns = [attempt.turns[-1] if attempt.turns else _turn_of(attempt) for attempt in attempts]
+    return [_sum_up(list(same)) for _, same in groupby(turns, key=lambda turn: turn.number)]
+
+
+def _turn_of(result: WorkerResult) -> Turn:
+    return Turn(
+        status=result.status,
+        reason=result.reason,
+        summary=result.summary,
+        steps=result.steps,
+        cost=result.cost,
+        cost_known=result.cost_known,
+        tokens=result.tokens,
+        duration=result.duration,
+        commit=result.commit,
+    )
+
+
+def _sum_up(turns: list[Turn]) -> Turn:
+    """Return the attempts of one turn as one turn."""
+    tokens = [turn.tokens for turn in turns if turn.tokens is not None]
+    return turns[-1].model_copy(
+        update={
+            "attempts": len(turns),
+            "cost": sum(turn.cost for turn in turns),
+            "cost_known": any(turn.cost_known for turn in turns),
+            "tokens": sum(tokens) if tokens else None,
+        }
+    )
+
+
+def message_about_checks(
+    checks: Sequence[Check], result: WorkerResult, directory: Path, redactor: Redactor
+) -> str | None:
+    """Return the message that sends the output of failed checks back to the agent; None if none.
+
+    Args:
+        checks: The checks of the project, which do not include tests that are hidden from workers.
+        result: The result of the worker.
+        directory: The worker's state directory, with the logs of the checks.
+        redactor: Knows the secrets.
+    """
+    done = list(zip(result.checks, checks, strict=False))
+    failed = [number for number, (check, _) in enumerate(done, start=1) if not check.passed]
+    parts = [
+        f"{len(failed)} of {len(done)} checks of your commit failed. Fix the causes. The checks "
+        "are repeated afterwards, in a fresh checkout of your new commit."
+    ]
+    for number in failed[:_MOST_CHECKS]:
+        check, asked = done[number - 1]
+        # protection: output-of-checks-in-messages-is-bounded-and-clean
+        with suppress(OSError):
+            said = text_tail(stage_log(directory, f"check-{number}"), _MOST_OF_CHECK)
+            parts += [
+                f"{one_line(check.name)}: {one_line(check.message or 'failed')}",
+                f"Command:\n{code_block(redactor.text(asked.run), limit=4000)}",
+                f"The end of its output:\n{code_block(said, limit=_MOST_OF_CHECK)}",
+            ]
+    return "\n\n".join(parts) if failed else None
+
+
+def _prompt(worker: WorkerContext, message: str) -> str:
+    """Return the text for the program: the message alone, or with what happened before."""
+    if how_continued(worker) != "prompt":
+        return message
+    results = [Checkpoints(path).attempt_result() for _, path in worker.attempts()]
+    known = [result for result in results if result is not None]
+    texts = dict.fromkeys(filter(None, (t.message for r in known for t in r.turns)))
+    earlier = [text for text in texts if text != message]
+    parts = [_STORY, f"The task:\n{code_block(worker.spec.task, limit=_MOST_OF_TASK)}"]
+    parts += [f"A later message:\n{code_block(text, limit=2000)}" for text in earlier[-5:]]
+    if known and known[-1].summary:
+        said = code_block(known[-1].summary, limit=_MOST_OF_TASK)
+        parts.append(f"The end of your last message:\n{said}")
+    end = f"The new message:\n\n{message}"
+    used = sum(len(part.encode("utf-8", "replace")) + 200 for part in (*parts, end))
+    room = max(0, _MOST_OF_PROMPT - used) // 3
+    repository = worker.run.repository
+    tip = repository.resolve(worker.spec.ref)
+    if tip != worker.base and room:
+        # An invalid byte becomes a character of three bytes.
+        data = patch(repository, base=worker.base, tip=tip, limit=room + 1)
+        diff = code_block(worker.run.redactor.data(data).decode("utf-8", "replace"), limit=room)
+        parts.append(f"The changes since the task began, as `git diff` shows them:\n{diff}")
+    return "\n\n".join((*parts, end))

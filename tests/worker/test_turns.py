@@ -1,0 +1,243 @@
+"""Tests of workers that continue with a message, and of checks that are sent back."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.events import Event, TurnDone, TurnStarted, WorkerStarted
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.runs.continued_worker import ContinuedWorker
+from orchestrator.runs.continuing import Message, message_from_checks
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_record import require_record
+from orchestrator.state.turns import NextTurn, is_queued
+from tests.support.attempts import state_of
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import configured, shell_run, show
+
+
+def continued(
+    repo: Path, engine: LocalEngine, message: str, worker: int = 1, **rest: Any
+) -> WorkerResult:
+    emit = rest.pop("emit", None)
+    directory = state_of(repo)
+    turn = Message(worker, NextTurn(message=message, **rest))
+    runner = ContinuedWorker(directory, turn, emit=emit, engine=engine)
+    (result,) = runner.execute().results
+    return result
+
+
+class TestContinue:
+    def test_second_turn_starts_from_the_branch_and_adds_to_it(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        first = shell_run(repo, local_engine, "echo 1 > one.txt", "echo b > b.txt").results
+        tree, events = repo / ".architect-parallel-1", list[Event]()
+        (tree / "mine.txt").write_text("mine\n")
+        git(tree, "add", "mine.txt")
+        git(tree, "commit", "-qm", "by the user")
+        told = "cat one.txt mine.txt > two.txt"
+        result = continued(repo, local_engine, told, emit=events.append)
+        assert (result.status, result.worker_id, result.attempts) == (Status.SUCCESS, 1, 2)
+        assert show(repo, "architect/parallel-1:two.txt") == "1\nmine"
+        assert result.files_modified == ["mine.txt", "one.txt", "two.txt"]
+        assert (result.base, result.branch) == (first[0].base, first[0].branch)
+        assert git(repo, "rev-parse", "architect/parallel-1") == result.commit
+        assert (tree / "two.txt").read_text() == "1\nmine\n"
+        assert git(tree, "status", "--porcelain") == ""
+        turns = [(turn.number, turn.message, turn.continued) for turn in result.turns]
+        assert turns == [(1, None, None), (2, told, "command")]
+        assert [turn.commit for turn in result.turns] == [first[0].commit, result.commit]
+        began = [(e.turn, e.attempt, e.message) for e in events if isinstance(e, TurnStarted)]
+        ended = [e.turn for e in events if isinstance(e, TurnDone)]
+        assert (began, ended) == ([(2, 2, told)], [result.turns[-1]])
+        # The other worker's result is as it was.
+        run = state_of(repo).run_result()
+        assert run is not None
+        assert [found.worker_id for found in run.results] == [1, 2]
+        assert run.results[1] == first[1]
+        third = continued(repo, local_engine, "cat two.txt > three.txt")
+        assert [turn.number for turn in third.turns] == [1, 2, 3]
+        assert third.turns[:2] == result.turns
+
+    def test_cost_of_all_turns_counts(self, repo: Path, local_engine: LocalEngine) -> None:
+        report = """echo '{"type": "orchestrator.report", "cost": %s, "tokens": 10}'"""
+        shell_run(repo, local_engine, report % 0.5, budget_per_worker=1.0)
+        second = continued(repo, local_engine, report % 0.25)
+        assert (second.cost, second.tokens) == (0.75, 20)
+        assert [turn.cost for turn in second.turns] == [0.5, 0.25]
+        third = continued(repo, local_engine, report % 0.25)
+        assert (third.cost, third.turns[-1].cost) == (1.0, 0.25)
+        with pytest.raises(ConfigError, match="has spent"):
+            continued(repo, local_engine, report % 0.25)
+        fourth = continued(repo, local_engine, report % 0.25, budget_per_worker=2.0)
+        assert fourth.cost == 1.25
+        # A limit stays until another is given.
+        assert continued(repo, local_engine, "env | grep BUDGET > b").status is Status.SUCCESS
+        assert show(repo, "architect/parallel-1:b") == "ORCHESTRATOR_BUDGET=0.75"
+
+    def test_continues_after_failure_timeout_and_cancel(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        (first,) = shell_run(
+            repo, local_engine, "echo 1 > a; sleep 60", timeout_per_worker=1
+        ).results
+        assert first.status is Status.TIMEOUT
+        second = continued(repo, local_engine, "cat a > b; exit 3")
+        assert (second.status, second.reason) == (Status.FAILED, Reason.AGENT_FAILED)
+        third = continued(repo, local_engine, "cat b > c", timeout_per_worker=30)
+        assert (third.status, show(repo, "architect/parallel-1:c")) == (Status.SUCCESS, "1")
+        assert [turn.status for turn in third.turns] == [
+            Status.TIMEOUT, Status.FAILED, Status.SUCCESS,
+        ]  # fmt: skip
+
+    def test_retries_of_a_turn_start_where_the_turn_began(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        shell_run(repo, local_engine, "echo 1 > one", retries=1, retry_delay=0)
+        told = f"echo x >> {tally}; ls > of-$(wc -l < {tally}); test $(wc -l < {tally}) = 2"
+        result = continued(repo, local_engine, told)
+        assert (result.status, result.attempts) == (Status.SUCCESS, 3)
+        assert result.turns[-1].attempts == 2
+        assert result.files_modified == ["of-2", "one"]
+
+    @pytest.mark.parametrize(
+        ("spoil", "match"),
+        [
+            (lambda repo: (repo / ".architect-parallel-1/a.txt").write_text("x"), "uncommitted"),
+            (lambda repo: git(repo, "worktree", "remove", "-f", ".architect-parallel-1")
+             + git(repo, "branch", "-D", "architect/parallel-1"), "cannot continue"),
+        ],
+    )  # fmt: skip
+    def test_is_refused_before_anything_changes(
+        self, repo: Path, local_engine: LocalEngine, spoil: Any, match: str
+    ) -> None:
+        shell_run(repo, local_engine, "echo 1 > one")
+        spoil(repo)
+        before = git(repo, "for-each-ref")
+        with pytest.raises(ConfigError, match=match):
+            continued(repo, local_engine, "true")
+        assert git(repo, "for-each-ref") == before
+        assert state_of(repo).result(1) is not None
+        assert not is_queued(state_of(repo), 1)
+
+
+class TestLiveRun:
+    def run(
+        self, repo: Path, engine: LocalEngine, *tasks: str, **rest: Any
+    ) -> tuple[threading.Thread, list[Event]]:
+        events, started = list[Event](), threading.Event()
+
+        def emit(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, WorkerStarted):
+                started.set()
+
+        runner = ParallelRunner(configured(*tasks, **rest), repo, engine=engine, emit=emit)
+        thread = threading.Thread(target=runner.execute)
+        thread.start()
+        assert started.wait(30)
+        return thread, events
+
+    def test_message_waits_for_the_end_of_the_turn(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        flag = tmp_path / "flag"
+        thread, _ = self.run(
+            repo, local_engine, f"echo 1 > a; until test -e {flag}; do sleep 0.05; done"
+        )
+        found: list[WorkerResult] = []
+        asking = threading.Thread(
+            target=lambda: found.append(continued(repo, local_engine, "cat a > b"))
+        )
+        asking.start()
+        while not is_queued(state_of(repo), 1):
+            time.sleep(0.01)
+        flag.touch()
+        asking.join(30)
+        thread.join(30)
+        assert show(repo, "architect/parallel-1:b") == "1"
+        assert [turn.number for turn in found[0].turns] == [1, 2]
+        assert state_of(repo).result(1) == found[0]
+
+    def test_now_stops_the_turn_and_keeps_its_work(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        thread, _ = self.run(repo, local_engine, "echo 1 > a; sleep 60")
+        time.sleep(0.3)
+        result = continued(repo, local_engine, "cat a > b", now=True)
+        thread.join(30)
+        assert (result.status, show(repo, "architect/parallel-1:b")) == (Status.SUCCESS, "1")
+        assert result.turns[0].reason is Reason.CANCELLED
+
+    def test_worker_that_has_ended_continues_beside_the_others(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        flag = tmp_path / "flag"
+        thread, _ = self.run(
+            repo, local_engine, "echo 1 > a", f"until test -e {flag}; do sleep 0.05; done"
+        )
+        while state_of(repo).result(1) is None:
+            time.sleep(0.01)
+        result = continued(repo, local_engine, "cat a > b")
+        assert thread.is_alive()
+        assert (result.status, show(repo, "architect/parallel-1:b")) == (Status.SUCCESS, "1")
+        flag.touch()
+        thread.join(30)
+        run = state_of(repo).run_result()
+        assert run is not None
+        assert [len(found.turns) for found in run.results] == [2, 0]
+
+
+class TestFixChecks:
+    CHECK = ({"name": "fits", "run": "echo 'expected: \x1b[31mtwo'; grep -q two a"},)
+
+    def test_failed_check_is_sent_back_at_most_twice(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        task = "echo one >> a"
+        (worker,) = shell_run(repo, local_engine, task, checks=self.CHECK, fix_checks=2).results
+        assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.CHECKS_FAILED)
+        assert [turn.cause for turn in worker.turns] == ["user", "checks", "checks"]
+        assert show(repo, "architect/parallel-1:a") == "one\none\none"
+        message = worker.turns[1].message or ""
+        for part in ("1 of 1 checks", "grep -q two a", "expected: "):
+            assert part in message
+        assert "\x1b" not in message
+
+    def test_worker_that_reads_the_output_is_fixed(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        task = """echo "$ORCHESTRATOR_MESSAGE" | grep -o 'expected: .*' > a; echo one >> b"""
+        (worker,) = shell_run(repo, local_engine, task, checks=self.CHECK, fix_checks=2).results
+        assert (worker.status, worker.outcome) == (Status.SUCCESS, "success, fixed after 2 turns")
+        assert [check.passed for check in worker.checks] == [True]
+
+    def test_message_with_failed_checks_is_made_for_continue(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        shell_run(repo, local_engine, "echo one > a", checks=self.CHECK)
+        run = state_of(repo)
+        assert "expected: " in message_from_checks(run, require_record(run), 1)
+        assert continued(repo, local_engine, "echo two > a").status is Status.SUCCESS
+        with pytest.raises(ConfigError, match="no check"):
+            message_from_checks(run, require_record(run), 1)
+
+    def test_no_check_failed(self, repo: Path, local_engine: LocalEngine) -> None:
+        (worker,) = shell_run(
+            repo, local_engine, "echo two > a", checks=self.CHECK, fix_checks=2
+        ).results
+        assert (worker.status, worker.turns) == (Status.SUCCESS, [])
+
+
+def test_resume_of_a_run_that_ended_repeats_no_turn(repo: Path, local_engine: LocalEngine) -> None:
+    shell_run(repo, local_engine, "echo 1 >> a")
+    result = continued(repo, local_engine, "echo 2 >> a")
+    again = ResumedRun(state_of(repo), engine=local_engine).execute().results
+    assert again == [result]
