@@ -50,7 +50,7 @@ LIMITS: Mapping[str, Limit] = {
     "function lines, median": Limit(9, 9),
     "function lines, 90th percentile": Limit(24, 22),
     "function lines, longest": Limit(72, 72),
-    "files over 400 lines": Limit(0, 0),
+    "files over 400 lines": Limit(2, 0),
     "functions with 6 or more parameters": Limit(8, 8),
     "functions with travelling parameters": Limit(10, 10),
     "public names per module, median": Limit(3, 3),
@@ -58,7 +58,7 @@ LIMITS: Mapping[str, Limit] = {
     "public names per module, most": Limit(40, 40),
     "docstrings with a vague verb, percent": Limit(2, 2),
     # Places with volumes (`engine/in_place` and what uses it) came on top of what existed.
-    "lines": Limit(82_500, 70_000),
+    "lines": Limit(84_500, 70_000),
     "lines of docstrings, percent": Limit(14, 13),
     "modules": Limit(562, 440),
     "lines per function": Limit(17.8, 20),

@@ -257,13 +257,9 @@ class ParallelConfig(Model):
     count as one of its `retries`.
     With 0 the worker fails, and is started again only by `retries`."""
     fix_checks: Annotated[int, Option(Group.RETRIES, "K")] = Field(default=0, ge=0, le=20)
-    """Number of times that failed checks are sent back to the worker, to be fixed. The worker
-    continues its session with the output of the failed checks, within its budget.
-    """
+    """Number of times that failed checks are sent back to the worker, in its session."""
     sessions: Annotated[bool, Option(Group.AGENT)] = True
-    """Keep the sessions of agent programs, so that `orchestrator continue` resumes them. The files
-    are in the run's directory until its cleanup.
-    """
+    """Keep agents' sessions in the run's directory, for `orchestrator continue`."""
     fail_fast: Annotated[bool, Option(Group.RETRIES)] = False
     """Cancel all other workers when a worker has failed and has no retries left."""
     fail_on: Annotated[Literal["any", "all"], Option(Group.RETRIES, "any|all")] = "any"

@@ -42,9 +42,8 @@ class ContinuedWorker:
         self._directory = directory
         self._message = message
         self._cancelled = threading.Event()
-        self._resumed = ResumedRun(
-            directory, emit=emit, engine=engine, agent=agent, message=message
-        )
+        self._resumed = ResumedRun(directory, emit=emit, engine=engine, agent=agent)
+        self._resumed.message = message
 
     @property
     def run_id(self) -> str:

@@ -35,9 +35,9 @@ from orchestrator.state.run_record import (
     read_record,
     require_record,
 )
-from orchestrator.state.turns import awaits_turn
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.attempts import attempt
+from orchestrator.worker.turns import awaits_turn
 
 _HAD_ENDED = (
     "run {} had ended already: no worker was resumed; repeat one with `orchestrator retry N`"
@@ -47,6 +47,9 @@ _HAD_ENDED = (
 class ResumedRun:
     """A run that another process started and that this process continues."""
 
+    message: Message | None = None
+    """A message for a worker of a run that has ended: only this worker continues."""
+
     def __init__(
         self,
         directory: RunDirectory,
@@ -55,7 +58,6 @@ class ResumedRun:
         engine: ContainerEngine | None = None,
         agent: Agent | None = None,
         lease: int | None = None,
-        message: Message | None = None,
     ) -> None:
         """Store the arguments. Nothing is changed before `execute`.
 
@@ -65,14 +67,12 @@ class ResumedRun:
             engine: The container engine. Default: Docker.
             agent: Adapter of the agent program. Default: the adapter that the run's record names.
             lease: A descriptor of the run's locked lease, from the process that reserved the run.
-            message: A message for a worker of a run that has ended, which continues with it.
         """
         self._directory = directory
         self._emit = emit or ignore
         self._engine = engine
         self._agent = agent
         self._lease = lease
-        self._message = message
         self._cancel = Cancel()
 
     @property
@@ -103,7 +103,7 @@ class ResumedRun:
                 hint=f"watch the run with `orchestrator watch {directory.run_id}`",
             )
         try:
-            message = self._message
+            message = self.message
             if message is None:
                 record, inputs = _read(directory)
                 config = inputs.config if inputs else record.config

@@ -17,7 +17,7 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.scheduling.queue import Queue, make_queue
 from orchestrator.scheduling.start_gate import StartGate, WaitReports
-from orchestrator.state.turns import is_queued, reopen
+from orchestrator.state.turns import is_queued
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.result_builder import (
     earlier_results,
@@ -26,6 +26,7 @@ from orchestrator.worker.result_builder import (
     with_attempts,
 )
 from orchestrator.worker.retry_later import RetryLater
+from orchestrator.worker.turns import reopen
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.order import Wait
 

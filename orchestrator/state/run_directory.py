@@ -282,10 +282,9 @@ class RunDirectory:
         return self._stop_request(worker_id) == _KILL
 
     def _stop_request(self, worker_id: int) -> str | None:
-        try:
+        with suppress(OSError):
             return (self.path / f"stop-{worker_id}").read_text()
-        except OSError:
-            return None
+        return None
 
     def write_result(self, result: WorkerResult) -> None:
         """Write a worker's result to disk, so that it survives a crash."""

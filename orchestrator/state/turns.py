@@ -15,8 +15,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.files.atomic import write_private
-from orchestrator.results import WorkerResult
-from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 
 _TURN = "turn.json"
@@ -133,35 +131,6 @@ def take_message(directory: RunDirectory, worker_id: int) -> bool:
 def drop_turn(place: Path) -> None:
     """Remove the record of a turn that never began."""
     (place / _TURN).unlink(missing_ok=True)
-
-
-def awaits_turn(directory: RunDirectory, worker_id: int) -> bool:
-    """Return whether a worker that has ended has a message that was not delivered."""
-    if is_queued(directory, worker_id):
-        return True
-    place = directory.worker(worker_id)
-    return turn_after(place) is not None and Checkpoints(place).attempt_result() is not None
-
-
-def reopen(directory: RunDirectory, worker_id: int) -> WorkerResult | None:
-    """Deliver a message to a worker that has ended; it then has no result until that turn's end.
-
-    Returns:
-        The result of the turn before; None if there is no message, or the worker has not ended.
-
-    Raises:
-        OSError: The disk is full.
-    """
-    result, place = directory.result(worker_id), directory.worker(worker_id)
-    if result is None or not awaits_turn(directory, worker_id):
-        return None
-    if is_queued(directory, worker_id):
-        checkpoints = Checkpoints(place)
-        checkpoints.note_given_up(checkpoints.last_result() or result)
-        take_message(directory, worker_id)
-    (directory.path / "result.json").unlink(missing_ok=True)
-    (place / "result.json").unlink()
-    return result
 
 
 def _queued(directory: RunDirectory, worker_id: int) -> Path:

@@ -22,7 +22,6 @@ from orchestrator.gateway.allowed_host import BROKER_NAME
 from orchestrator.state import secret_files
 from orchestrator.worker.checked_run import CheckedSettings
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.turns import session_of
 from orchestrator.workspace.caches import environment
 from orchestrator.workspace.layout import AGENT_STEP, HOME, WORKSPACE
 from orchestrator.workspace.mounts import Workspace
@@ -183,7 +182,7 @@ def _agent_command(worker: WorkerContext, config: ParallelConfig) -> AgentComman
     """Return the command of the agent program, with limits according to the worker's budget."""
     share = worker.budget
     settings = AgentSettings.of(
-        config, budget=share.budget, tokens=share.tokens, session=session_of(worker)
+        config, budget=share.budget, tokens=share.tokens, session=worker.session
     )
     return worker.agent.command(worker.spec, settings)
 

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from threading import BoundedSemaphore
 
-from orchestrator.agents.base import Agent
+from orchestrator.agents.base import Agent, Session
 from orchestrator.broker.keys import Keys
 from orchestrator.config.network_access import Access
 from orchestrator.config.run import ParallelConfig
@@ -174,6 +174,8 @@ class WorkerContext:
     """The maximum amounts that this attempt may spend."""
     turn: CurrentTurn | None = None
     """The turn that a message began; None in the first turn."""
+    session: Session | None = None
+    """The session of the attempt; None: none is kept."""
     times: StepTimes = field(default_factory=StepTimes)
     """Stopwatch for the steps of this attempt."""
 

@@ -18,6 +18,8 @@ from orchestrator.execution.output import log_files, stage_log
 from orchestrator.git.changes import patch
 from orchestrator.results import Status, Turn, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.turns import is_queued, take_message, turn_after
 from orchestrator.text.quoting import code_block
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
@@ -48,10 +50,10 @@ of the user. Continue with the new message, which is at the end.
 
 
 def in_turn(worker: WorkerContext) -> WorkerContext:
-    """Return a worker with the settings and the prompt of its present turn."""
+    """Return a worker with the settings, session and prompt of its present turn and attempt."""
     fresh = for_worker(worker.run, worker.spec)
     if fresh.turn is None:
-        return worker
+        return replace(worker, session=_session_of(worker))
     worker = replace(
         worker,
         turn=fresh.turn,
@@ -60,7 +62,7 @@ def in_turn(worker: WorkerContext) -> WorkerContext:
             update={"model": fresh.spec.model, "message": fresh.spec.message}
         ),
     )
-    begun_by = fresh.turn.begun_by
+    worker, begun_by = replace(worker, session=_session_of(worker)), fresh.turn.begun_by
     # The output of checks is no command: a command gets it as a variable.
     # protection: output-of-checks-is-no-command
     repeats = begun_by.cause == "checks" and how_continued(worker) == "command"
@@ -68,7 +70,7 @@ def in_turn(worker: WorkerContext) -> WorkerContext:
     return replace(worker, spec=worker.spec.model_copy(update={"rendered": prompt}))
 
 
-def session_of(worker: WorkerContext) -> Session | None:
+def _session_of(worker: WorkerContext) -> Session | None:
     """Return the session of the present attempt; None if none is kept."""
     agent, turn = worker.agent, worker.turn
     if not worker.config.sessions or not isinstance(agent, SessionAgent):
@@ -91,7 +93,7 @@ def with_session(worker: WorkerContext, workspace: Workspace) -> Workspace:
     Raises:
         OSError: The disk is full.
     """
-    session = session_of(worker)
+    session = worker.session
     if session is None:
         return workspace
     before = worker.turn.before if worker.turn is not None and session.continued else None
@@ -105,7 +107,7 @@ def take_session(worker: WorkerContext, workspace: Workspace, place: Place) -> t
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run tries again.
     """
-    agent, mount, session = worker.agent, workspace.session, session_of(worker)
+    agent, mount, session = worker.agent, workspace.session, worker.session
     if mount is None or session is None or not isinstance(agent, SessionAgent):
         return ()
     said = reported_session(worker)
@@ -138,7 +140,7 @@ def how_continued(worker: WorkerContext) -> Continued:
     """Return how the worker continues in its present turn."""
     if worker.agent.name == "shell":
         return "command"
-    session = session_of(worker)
+    session = worker.session
     if session is None or not session.continued:
         return "prompt"
     said = reported_session(worker)
@@ -159,7 +161,7 @@ def note_lost_session(worker: WorkerContext) -> None:
 
 def has_lost_session(worker: WorkerContext, result: WorkerResult) -> bool:
     """Return whether the program could not open its session, and so did nothing."""
-    session = session_of(worker)
+    session = worker.session
     if session is None or not session.continued:
         return False
     did_nothing = result.status is Status.FAILED and not result.steps and not result.cost
@@ -266,3 +268,32 @@ def _prompt(worker: WorkerContext, message: str) -> str:
         diff = code_block(worker.run.redactor.data(data).decode("utf-8", "replace"), limit=room)
         parts.append(f"The changes since the task began, as `git diff` shows them:\n{diff}")
     return "\n\n".join((*parts, end))
+
+
+def awaits_turn(directory: RunDirectory, worker_id: int) -> bool:
+    """Return whether a worker that has ended has a message that was not delivered."""
+    if is_queued(directory, worker_id):
+        return True
+    place = directory.worker(worker_id)
+    return turn_after(place) is not None and Checkpoints(place).attempt_result() is not None
+
+
+def reopen(directory: RunDirectory, worker_id: int) -> WorkerResult | None:
+    """Deliver a message to a worker that has ended; it then has no result until that turn's end.
+
+    Returns:
+        The result of the turn before; None if there is no message, or the worker has not ended.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    result, place = directory.result(worker_id), directory.worker(worker_id)
+    if result is None or not awaits_turn(directory, worker_id):
+        return None
+    if is_queued(directory, worker_id):
+        checkpoints = Checkpoints(place)
+        checkpoints.note_given_up(checkpoints.last_result() or result)
+        take_message(directory, worker_id)
+    (directory.path / "result.json").unlink(missing_ok=True)
+    (place / "result.json").unlink()
+    return result

@@ -119,6 +119,21 @@ class MessageOptions:
         )
 
 
+Dash = Annotated[str | None, typer.Argument(metavar="-", help="Read the message from stdin.")]
+Checks = Annotated[bool, typer.Option("--checks", help="Send the output of the failed checks.")]
+Now = Annotated[
+    bool, typer.Option("--now", help="Stop the worker's present turn first; keep its work.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinueOptions(MessageOptions):
+    """Options for the message with which a worker continues."""
+
+    checks: Checks = False
+    now: Now = False
+
+
 @with_options
 def resume(output: ReportedOutput, run: Run = None) -> None:
     """Continue a run whose process died, without repeating finished tasks."""
@@ -163,29 +178,21 @@ def retry(
 def continue_(
     worker: Worker,
     output: ReportedOutput,
-    given: MessageOptions,
-    dash: Annotated[
-        str | None, typer.Argument(metavar="-", help="Read the message from stdin.")
-    ] = None,
-    checks: Annotated[
-        bool, typer.Option("--checks", help="Send the output of the failed checks.")
-    ] = False,
-    now: Annotated[
-        bool, typer.Option("--now", help="Stop the worker's present turn first; keep its work.")
-    ] = False,
+    given: ContinueOptions,
+    dash: Dash = None,
     run: RunOption = None,
 ) -> None:
     """Continue one worker with a message, in its session and on its branch."""
     with open_run(run, worker=worker) as history:
         directory, record = history.directory, require_record(history.directory)
     text = given.text(dash)
-    if (text is None) != checks:
+    if (text is None) != given.checks:
         raise ConfigError(
             "give a message or `--checks`" if text is None else "`--checks` is a message already",
             key="option.conflict",
             hint=f'`orchestrator continue {worker} -m "what to do next"`',
         )
-    turn = given.turn(text or message_from_checks(directory, record, worker), now=now)
+    turn = given.turn(text or message_from_checks(directory, record, worker), now=given.now)
     view = make_view(quiet=output.quiet, events=output.events)
     continued = ContinuedWorker(directory, Message(worker, turn), emit=view)
     code = run_in_foreground(continued, record.config, view, output, workflow=record.workflow)
