@@ -510,6 +510,51 @@ def test_place_waits_for_collection_and_then_ends_itself(places: Places) -> None
         place.take("own", into, limit=1000)
 
 
+@pytest.mark.variants("killed")
+@pytest.mark.parametrize("end", ["killed", "removed"])
+def test_another_porter_continues_and_runs_no_step_again(places: Places, end: str) -> None:
+    own = places.directory("own")
+    waits = ("sh", "-c", "echo packed >> /own/runs")
+    spec = places.spec(part("own", own, "/own", "agent", "harvest"), after={"harvest": "agent"},
+                       command=waits)  # fmt: skip
+    place = places.open(spec)
+    step = place.order(
+        "agent", Start(command=("sh", "-c", "echo up | tee -a /own/runs; sleep 300"))
+    )
+    step.start()
+    assert next(step.logs()).data == b"up\n"
+    porter = f"{spec.name}-porter"
+    if end == "killed":
+        places.client.kill(porter)
+    else:
+        places.client.remove_container(porter, force=True)
+    assert step.wait(60).exit_code == 137
+
+    again = places.open(spec)
+    agent = again.step("agent")
+    assert agent is not None
+    agent.start()
+    status, said, _ = finish(agent)
+    assert (status.exit_code, said) == (137, b"up\n")
+    with pytest.raises(EngineError):
+        again.order("agent", NAP)
+    packing = again.order("harvest", Start(command=("cat", "/own/runs")))
+    packing.start()
+    assert finish(packing)[1] == b"up\n"
+    assert again.journal(0)[1].exit_code is None
+
+
+def test_a_place_that_lost_its_files_is_not_opened_again(places: Places) -> None:
+    own = places.directory("own", a="a")
+    spec = places.spec(part("own", own, "/own"))
+    places.run(places.open(spec), "true")
+    for name in (f"{spec.name}-agent", f"{spec.name}-porter"):
+        places.client.remove_container(name, force=True)
+    places.client.remove_volume(f"{spec.name}-part-own")
+    with pytest.raises(EngineError, match="gone"):
+        places.open(spec)
+
+
 def test_removal_by_another_program_is_no_success(places: Places) -> None:
     place = places.open(places.spec())
     step = place.order("agent", Start(command=("sh", "-c", "echo up; sleep 300")))
@@ -577,6 +622,7 @@ def test_nothing_is_left(
 ) -> None:
     own = places.directory("own")
     spec = places.spec(part("own", own, "/own"), after={"harvest": "agent"}, command=("true",))
+    spec = replace(spec, labels={**spec.labels, ROLE: "worker"})
     place = places.open(spec)
     place.order("agent", NAP).start()
     kinds = [found.kind for found in docker_engine.leftovers(labels)]

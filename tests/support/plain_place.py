@@ -46,6 +46,7 @@ class PlainPlace:
         spec = {
             "channels": str(self._channels),
             "parts": {"work": str(self.work)},
+            "started": [],
             "start_within": start_within,
             "collect_within": collect_within,
             "steps": {name: {**_NO_LIMITS, **given} for name, given in steps.items()},

@@ -35,7 +35,8 @@ from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.requirements import check_address, check_engine, fingerprint
 from orchestrator.engine.docker.rules import HOST, resolvers
 from orchestrator.engine.docker.seccomp import is_supported, profile
-from orchestrator.engine.docker.volume_place import Made, Make, VolumePlace
+from orchestrator.engine.docker.volume_place import VolumePlace
+from orchestrator.engine.docker.volume_step import Made, Make
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import FILTER, SHARES
@@ -73,6 +74,8 @@ class DockerEngine(DockerImages):
         """The helpers that filter the networks of workers, by the network's bridge."""
         self._bridges: dict[str, str] = {}
         """The bridges of known networks, by the network's id."""
+        self._shells: dict[str, bytes] = {}
+        """The shells of images for steps of places, by the image's id."""
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         """Check that the daemon can run the containers of a run, and return its features."""
@@ -134,7 +137,9 @@ class DockerEngine(DockerImages):
 
     def open_place(self, spec: PlaceSpec) -> VolumePlace:
         """Open a place whose files are in volumes."""
-        return VolumePlace(self._client, spec, seccomp=self._seccomp, networks=self)
+        return VolumePlace(
+            self._client, spec, seccomp=self._seccomp, networks=self, shells=self._shells
+        )
 
     def create_with(self, spec: ContainerSpec, make: Make[Made]) -> Made:
         """Create a container with its network by a function, which creates the container alone."""

@@ -1,10 +1,14 @@
-"""Calls to the porter of a place with volumes, each a short command in the porter's container."""
+"""Calls to the porter of a place with volumes, by commands in the porter's container.
+
+A command that has answered waits for the next call: to start one takes longer than most answers.
+"""
 
 import hashlib
 import json
 import time
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import contextmanager
 from typing import Any
 
 import docker
@@ -15,11 +19,12 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.in_place.archive import ArchiveError, Source
+from orchestrator.engine.in_place.commands import LARGEST_ORDER
 from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
 
 STATE = "/state"
 """Directory of the porter's own files, on a volume that no step sees."""
-_COMMAND = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE)
+_COMMAND = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "talk")
 _WAIT = "20"
 """Seconds for which the porter waits for further data before it ends an answer."""
 _LONGEST_LINE = 64 * 1024**2
@@ -29,8 +34,25 @@ _ATTEMPTS = 5
 """Number of connections without any progress, after which reading fails."""
 
 
-class _Call(DockerProcess):
+class _Connection(DockerProcess):
+    """A command in the porter's container that answers one call after the other."""
+
     _takes_input = True
+
+    def __init__(self, client: docker.APIClient, container: str) -> None:
+        try:
+            super().__init__(client, container, _COMMAND, terminal=None, env={})
+        except NotRunningError as error:
+            raise EngineError("the place has ended", key="place.ended") from error
+        self.source = Source(chunk.data for chunk in self.output() if chunk.stream == "stdout")
+
+    def ask(self, words: tuple[str, ...], data: bytes = b"") -> None:
+        self.write(json.dumps(words).encode() + b"\n" + data)
+
+
+def _close(connections: list[_Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 class Porter:
@@ -39,6 +61,30 @@ class Porter:
     def __init__(self, client: docker.APIClient, name: str) -> None:
         self._client = client
         self.name = name
+        self._idle: list[_Connection] = []
+        """Connections that wait for a call; each is used by one thread at a time."""
+        weakref.finalize(self, _close, self._idle)
+
+    def close(self) -> None:
+        """Close the connections that no call uses."""
+        _close(self._idle)
+
+    @contextmanager
+    def _connection(self) -> Iterator[_Connection]:
+        """Yield a connection, which is kept for further calls unless the block fails."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = _Connection(self._client, self.name)
+        try:
+            yield connection
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, EngineUnavailableError):
+                # The others were cut as well, and a further attempt needs a new one.
+                self.close()
+            raise
+        self._idle.append(connection)
 
     def inspect(self, container: str) -> dict[str, Any] | None:
         """Return what the engine knows of a container; None if it does not exist."""
@@ -48,11 +94,6 @@ class Porter:
             except docker.errors.NotFound:
                 return None
         return found
-
-    def was_started(self) -> bool:
-        """Return whether the porter runs, or has ended."""
-        found = self.inspect(self.name)
-        return found is not None and found["State"]["Status"] != "created"
 
     def runs(self) -> bool:
         """Return whether the porter runs."""
@@ -68,13 +109,10 @@ class Porter:
         Raises:
             EngineError: The porter refused, or the place has ended.
         """
-        process = self._start(words)
-        with closing(process):
-            if data:
-                process.write(data)
+        with self._connection() as connection:
             try:
-                line = _stdout(process).line(_LONGEST_LINE)
-                answer: dict[str, Any] = json.loads(line)
+                connection.ask(words, data)
+                answer: dict[str, Any] = json.loads(connection.source.line(_LONGEST_LINE))
             except ArchiveError as error:
                 raise EngineUnavailableError(
                     "the connection to the place was cut", key="place.disconnected"
@@ -87,14 +125,18 @@ class Porter:
             raise EngineError(f"the place refused: {answer['error']}", key="place.refusal")
         return answer
 
-    def order(self, order: Mapping[str, object]) -> None:
-        """Order a step, whose command and variables are sent to the porter's memory.
+    def send(self, *words: str, data: bytes) -> None:
+        """Run a command of the porter with some data, which may be kept only in memory.
 
         Raises:
-            EngineError: The step was ordered before.
+            EngineError: The porter refused, for example because the step was ordered before.
         """
-        data = json.dumps(order).encode()
-        self.call("order", str(len(data)), hashlib.sha256(data).hexdigest(), data=data)
+        if len(data) > LARGEST_ORDER:
+            raise EngineError(
+                "a command with its variables is too large for the place",
+                key="place.order-too-large",
+            )
+        self.call(*words, str(len(data)), hashlib.sha256(data).hexdigest(), data=data)
 
     def read(self, offsets: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
         """Yield data of the place from offsets on, until all of it is complete.
@@ -124,10 +166,10 @@ class Porter:
         """Yield the frames of one connection; one without a name if all data is complete."""
         places = [str(word) for pair in offsets.items() for word in pair]
         at = dict(offsets)
-        process = self._start(("read", _WAIT, *places))
-        with closing(process):
-            source = _stdout(process)
+        with self._connection() as connection:
+            source = connection.source
             try:
+                connection.ask(("read", _WAIT, *places))
                 while "final" not in (head := json.loads(source.line(_LARGEST_FILE))):
                     name, length = head["name"], head["length"]
                     if head["at"] != at[name] or not 0 < length <= _LARGEST_FRAME:
@@ -153,13 +195,6 @@ class Porter:
         if head["final"]:
             yield "", b""
 
-    def _start(self, words: tuple[str, ...]) -> DockerProcess:
-        command = (*_COMMAND, *words)
-        try:
-            return _Call(self._client, self.name, command, terminal=None, env={})
-        except NotRunningError as error:
-            raise EngineError("the place has ended", key="place.ended") from error
-
     def read_record(self, name: str) -> dict[str, Any]:
         """Return a JSON object among the porter's files, also if the place has ended.
 
@@ -168,7 +203,3 @@ class Porter:
         data = read_file(self._client, self.name, f"{STATE}/{name}", most=_LARGEST_FILE)
         record: dict[str, Any] = {} if data is None else json.loads(data)
         return record
-
-
-def _stdout(process: DockerProcess) -> Source:
-    return Source(chunk.data for chunk in process.output() if chunk.stream == "stdout")

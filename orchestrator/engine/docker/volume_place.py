@@ -9,24 +9,32 @@ no object that the engine's API shows.
 import hashlib
 import json
 import math
-import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
-from typing import Protocol, TypeVar
 
 import docker
 from docker.types import Mount
 
-from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.porter_calls import STATE, Porter
-from orchestrator.engine.docker.volume_step import VolumeStep, find_step
-from orchestrator.engine.docker.volumes import Volumes, described, is_file, mount, source_of
+from orchestrator.engine.docker.volume_step import Networks, VolumeStep, find_step
+from orchestrator.engine.docker.volumes import (
+    Filling,
+    Volumes,
+    check_place,
+    described,
+    is_file,
+    mount,
+    source_of,
+)
 from orchestrator.engine.in_place.archive import ArchiveError, unpack
+from orchestrator.engine.in_place.commands import SHELL
 from orchestrator.engine.in_place.porter import FOLLOWS
 from orchestrator.engine.in_place.records import MOST_FILES
 from orchestrator.engine.labels import STEP
@@ -39,10 +47,6 @@ from orchestrator.files.disk_usage import DiskUse
 _SHIM = files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
 _CHANNEL = "/run/place"
 """Directory of a step's channel in its own container."""
-_SHELL = "sh"
-"""Name of the shell for the shim in a channel: executable, but not readable, so that no process of
-the step can trace PID 1 or write to its memory.
-"""
 _CHANNELS, _PARTS, _MEMORY = "/channels", "/parts", "/memory"
 _CHANNEL_OPTIONS = "size=20m,nr_inodes=100,mode=0755"
 _MEMORY_OPTIONS = "size=64m,mode=0755"
@@ -50,21 +54,8 @@ _READ = ("DAC_READ_SEARCH",)
 """The porter's only capability: it measures directories that a worker closed to others."""
 _RECORD = "put.json"
 _LARGEST_SHELL = 16 * 1024**2
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
-
-Made = TypeVar("Made", bound=DockerContainer)
-Make = Callable[[ContainerSpec], Made]
-"""Function that creates a container in the network that the specification names."""
-
-
-class Networks(Protocol):
-    """Gives containers their networks, with packet filters."""
-
-    def create_with(self, spec: ContainerSpec, make: Make[Made]) -> Made:
-        """Create a container by a function, in the network that it needs."""
-
-    def adopt(self, container_id: str) -> DockerContainer | None:
-        """Return a handle of a container, which knows its network; None if it does not exist."""
+_sharing = threading.Lock()
+"""Held while files that places share are sent, so that this process sends them once."""
 
 
 class VolumePlace:
@@ -77,37 +68,142 @@ class VolumePlace:
         *,
         seccomp: str | None,
         networks: Networks | None = None,
+        shells: MutableMapping[str, bytes] | None = None,
     ) -> None:
-        """Create the place, or open it again.
+        """Store the arguments; `put` creates the place, or opens it again.
 
         Args:
             client: The Docker client.
             spec: The place.
             seccomp: The seccomp profile of its containers.
             networks: Gives steps their networks; without it, no step has a network.
+            shells: The shells of images that are known already, by the image's id.
 
         Raises:
             UnsupportedError: The place needs something that these places do not have.
-            EngineError: The place could not be created.
         """
-        _check(spec)
+        check_place(spec)
         self._client, self.spec, self._networks = client, spec, networks
+        self._shells = {} if shells is None else shells
         self._memory = {part.name for part in spec.parts if part.in_memory}
         self._written = {part.name for part in spec.parts if not part.mount.read_only}
         """Names of the parts that some step may write."""
         self._parts = spec.parts
         self._volumes = Volumes(client, spec, seccomp=seccomp)
         self._porter = Porter(client, f"{spec.name}-porter")
+        self._is_open = False
         self._arrived: dict[str, str] = {}
         """The volumes of the parts whose files have arrived, by the part's name."""
-        if not self._porter.was_started():
-            self._open()
-        self._arrived = self._porter.read_record(_RECORD)
 
-    def _open(self) -> None:
-        """Create the volumes that steps write to, and start the porter."""
+    def put(self, parts: Sequence[Part]) -> None:
+        """Send the files of parts that are new or have changed; create the place if necessary.
+
+        If the place's porter has ended, another one continues over the same volumes.
+        """
+        self._parts = tuple(parts)
+        own = {} if self._is_open else self._find()
+        with _sharing:
+            filling, arrived = self._planned()
+            if filling.shared:
+                self._fill(filling, arrived, own)
+        if not filling.shared:
+            self._fill(filling, arrived, own)
+        self._arrived, self._is_open = arrived, True
+
+    def _find(self) -> Mapping[str, bytes]:
+        """Find what exists of the place; return the files of a porter, unless one runs.
+
+        Raises:
+            EngineError: A volume with files of the place is gone.
+        """
+        found = self._porter.inspect(self._porter.name)
+        state = "" if found is None else found["State"]["Status"]
+        existing = self._volumes.names()
+        started: list[str] = []
+        if found is not None and state != "created":
+            self._arrived = self._porter.read_record(_RECORD)
+        elif f"{self.spec.name}-state" in existing:
+            record = self._volumes.read(f"{self.spec.name}-state", _RECORD)
+            self._arrived = json.loads(record or b"{}")
+        if found is not None and found["State"]["Running"]:
+            return {}
+        own = {name for name in self._arrived.values() if name.startswith(self.spec.name)}
+        # protection: place-without-its-files-is-not-opened
+        if lost := own - existing:
+            raise EngineError(
+                f"volumes of the worker's place are gone: {', '.join(sorted(lost))}",
+                key="place.volumes-gone",
+            )
+        if state not in ("", "created"):
+            self._volumes.remove_container(self._porter.name)
+        for step in self.spec.steps:
+            container = self._porter.inspect(step.spec.name) if existing else None
+            if container is not None and container["State"]["Status"] != "created":
+                started.append(step.name)
+        place = {
+            "channels": _CHANNELS,
+            "parts": {name: f"{_PARTS}/{name}" for name in self._written},
+            "start_within": self.spec.start_within,
+            "collect_within": self.spec.collect_within,
+            "steps": {step.name: self._limits(step) for step in self.spec.steps},
+            "started": started,
+        }
+        program = bundle("orchestrator.engine.in_place.porter")
+        return {"porter.py": program.encode(), "spec.json": json.dumps(place).encode()}
+
+    def _planned(self) -> tuple[Filling, dict[str, str]]:
+        """Return what must be brought into volumes, and then the volumes of all parts."""
+        filling, arrived = Filling(), dict(self._arrived)
+        shared: dict[str, str] | None = None
+        for part in {part.name: part for part in self._parts}.values():
+            source = source_of(part)
+            if part.name in self._memory or (part.name in self._written & self._arrived.keys()):
+                continue
+            if part.name in self._written and is_file(source):
+                raise UnsupportedError(
+                    "steps cannot write to a single file of a place", key="place.single-file"
+                )
+            known = None
+            if part.digest:
+                shared = self._volumes.shared() if shared is None else shared
+                known = shared.get(part.digest)
+                if known is None:
+                    known = shared[part.digest] = self._volumes.name_shared(part.digest)
+                    filling.shared[known] = source, part.digest
+            if part.name in self._written:
+                arrived[part.name] = volume = self._volumes.create(f"part-{part.name}")
+                if known is None:
+                    filling.sent[volume] = source
+                else:
+                    filling.copies[volume] = known, source
+            elif known is not None:
+                arrived[part.name] = known
+            else:
+                # Another volume for other files: steps that have ended may still have the old one.
+                suffix = f"part-{part.name}-{described(source)[:16]}"
+                if not arrived.get(part.name, "").endswith(suffix):
+                    arrived[part.name] = self._volumes.create(suffix)
+                    filling.sent[arrived[part.name]] = source
+        return filling, arrived
+
+    def _fill(self, filling: Filling, arrived: Mapping[str, str], own: Mapping[str, bytes]) -> None:
+        """Bring files into volumes, record it, and start a porter if its own files are given."""
+        record = {_RECORD: json.dumps(arrived).encode()}
+        if not own:
+            if filling != Filling():
+                self._volumes.fill(filling)
+            if arrived != self._arrived:
+                self._volumes.write(self._porter.name, STATE, record)
+            return
+        # The record arrives after everything else.
+        filling.texts[self._volumes.create("state")] = {**own, **record}
+        self._volumes.fill(filling)
+        self._start_porter()
+
+    def _start_porter(self) -> None:
+        """Create the volumes that are missing, and start the porter."""
         spec, volumes = self.spec, self._volumes
-        mounts = [mount(STATE, volumes.create("state"))]
+        mounts = [mount(STATE, f"{spec.name}-state")]
         for step in spec.steps:
             channel = volumes.create(f"channel-{step.name}", memory=_CHANNEL_OPTIONS)
             mounts.append(mount(f"{_CHANNELS}/{step.name}", channel))
@@ -115,18 +211,10 @@ class VolumePlace:
             # protection: secret-parts-are-in-memory
             volume = volumes.create(f"part-{name}", memory=_MEMORY_OPTIONS)
             mounts.append(mount(f"{_MEMORY}/{name}", volume))
-        for name in sorted(self._written):
-            volume = volumes.create(f"part-{name}")
-            mounts.append(mount(f"{_PARTS}/{name}", volume, read_only=True))
-        place = {
-            "channels": _CHANNELS,
-            "parts": {name: f"{_PARTS}/{name}" for name in self._written},
-            "start_within": spec.start_within,
-            "collect_within": spec.collect_within,
-            "steps": {step.name: self._limits(step) for step in spec.steps},
-        }
-        program = bundle("orchestrator.engine.in_place.porter")
-        own = {"porter.py": program.encode(), "spec.json": json.dumps(place).encode()}
+        mounts += [
+            mount(f"{_PARTS}/{name}", f"{spec.name}-part-{name}", read_only=True)
+            for name in sorted(self._written)
+        ]
         command = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "serve")
         try:
             volumes.container(volumes.helper("porter", *command, capabilities=_READ), mounts)
@@ -134,7 +222,6 @@ class VolumePlace:
             # Another process opens the same place, or died meanwhile: what follows is the same.
             if self._porter.inspect(self._porter.name) is None:
                 raise
-        volumes.write(self._porter.name, STATE, own)
         with translated("start the porter of the place"):
             self._client.start(self._porter.name)
 
@@ -143,43 +230,6 @@ class VolumePlace:
         limited = [name for name in step.limits.limited if name in self._written]
         return {**asdict(step.limits), "limited": limited, "after": step.after}
 
-    def put(self, parts: Sequence[Part]) -> None:
-        """Send the files of parts that are new or have changed."""
-        self._parts = tuple(parts)
-        for part in {part.name: part for part in parts}.values():
-            source = source_of(part)
-            if part.name in self._memory or (part.name in self._written & self._arrived.keys()):
-                continue
-            if part.name in self._written and is_file(source):
-                raise UnsupportedError(
-                    "steps cannot write to a single file of a place", key="place.single-file"
-                )
-            shared = self._volumes.share(source, part.digest) if part.digest else None
-            if part.name in self._written:
-                volume = self._volumes.create(f"part-{part.name}")
-                if shared is None:
-                    self._volumes.send(source, volume)
-                else:
-                    self._volumes.copy(shared, volume, source)
-            elif shared is not None:
-                volume = shared
-            else:
-                volume = self._send_given(part.name, source)
-            if self._arrived.get(part.name) != volume:
-                self._arrived[part.name] = volume
-                record = json.dumps(self._arrived)
-                self._volumes.write(self._porter.name, STATE, {_RECORD: record.encode()})
-
-    def _send_given(self, name: str, source: Path) -> str:
-        """Return a volume with the present files of a part that no step writes."""
-        # Another volume for other files: steps that have ended may still have the old one.
-        suffix = f"part-{name}-{described(source)[0][:16]}"
-        if self._arrived.get(name, "").endswith(suffix):
-            return self._arrived[name]
-        volume = self._volumes.create(suffix)
-        self._volumes.send(source, volume)
-        return volume
-
     def order(self, step: str, start: Start) -> VolumeStep:
         """Create the container of a step, and those of the steps that follow it."""
         described = self.spec.step(step)
@@ -187,22 +237,33 @@ class VolumePlace:
             raise UnsupportedError(
                 "the steps of this place have no network", key="place.no-network"
             )
-        found = self._follower(described)
+        found = None if described.after is None else self.step(step)
+        state = "" if found is None else self._porter.call("state", step)["state"]
+        if found is not None and state == "waiting":
+            # An earlier porter was to start it, or another process died before its order.
+            found.remove()
+            found = None
         if found is None:
             found = self._create(described, start)
             try:
-                self._porter.order(_order(described, start, nonce=token_hex(8)))
+                self._order(described, start, nonce=token_hex(8))
             except BaseException:
                 found.remove()
                 raise
-        elif self._porter.call("state", step)["state"] == "ordered":
-            self._porter.order(_order(described, start, nonce=token_hex(8)))
-        self._create_following(step)
+        elif state == "ordered":
+            self._order(described, start, nonce=token_hex(8))
+        found.then = partial(self._create_following, step)
         return found
 
-    def _follower(self, step: Step) -> VolumeStep | None:
-        """Return the container of a step that starts, or has started, without an order."""
-        return None if step.after is None else self.step(step.name)
+    def _order(self, step: Step, start: Start, *, nonce: str) -> None:
+        order = {
+            "step": step.name,
+            "nonce": nonce,
+            "argv": start.command,
+            "env": {**step.spec.env, **start.env},
+            "workdir": step.spec.workdir,
+        }
+        self._porter.send("order", data=json.dumps(order).encode())
 
     def _create_following(self, step: str) -> None:
         """Let the steps after a step wait in their containers, so that no client is needed."""
@@ -210,7 +271,7 @@ class VolumePlace:
             if following.after == step and following.spec.command and not self.step(following.name):
                 start = Start(command=following.spec.command)
                 container = self._create(following, start)
-                self._porter.order(_order(following, start, nonce=FOLLOWS))
+                self._order(following, start, nonce=FOLLOWS)
                 container.start()
                 self._create_following(following.name)
 
@@ -235,7 +296,7 @@ class VolumePlace:
         spec = replace(
             step.spec,
             # The command and its variables come with the order, into memory.
-            command=(f"{_CHANNEL}/{_SHELL}", "-c", _SHIM, "shim", _CHANNEL),
+            command=(f"{_CHANNEL}/{SHELL}", "-c", _SHIM, "shim", _CHANNEL),
             env={},
             labels=labels,
             network=start.network,
@@ -253,18 +314,28 @@ class VolumePlace:
         """Create a container of a step, with the shell for its shim."""
         container = self._volumes.container(spec, mounts, init=False)
         try:
-            shell = read_file(self._client, container, "/bin/sh", most=_LARGEST_SHELL)
-            if shell is None:
-                raise EngineError(
-                    f"the image `{spec.image}` has no `/bin/sh`", key="image.no-shell"
-                )
-            channel = f"{_CHANNELS}/{step}"
-            # protection: no-step-traces-its-shim
-            self._volumes.write(self._porter.name, channel, {_SHELL: shell}, mode=0o711)
+            shell = self._shell(container, spec.image)
+            self._porter.send("shell", step, data=shell)
         except BaseException:
             self._volumes.remove_container(container)
             raise
         return VolumeStep(self._client, container, self._porter, step, is_new=True)
+
+    def _shell(self, container: str, image: str) -> bytes:
+        """Return the shell of a container's image.
+
+        Raises:
+            EngineError: The image has none.
+        """
+        with translated("inspect the image"):
+            found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
+        shell = self._shells.get(found["Id"])
+        if shell is None:
+            shell = read_file(self._client, container, "/bin/sh", most=_LARGEST_SHELL)
+            if shell is None:
+                raise EngineError(f"the image `{image}` has no `/bin/sh`", key="image.no-shell")
+            self._shells[found["Id"]] = shell
+        return shell
 
     def step(self, name: str) -> VolumeStep | None:
         """Return the container of a step; None if it was not ordered."""
@@ -319,44 +390,5 @@ class VolumePlace:
 
     def remove(self) -> None:
         """Remove all containers and volumes of the place."""
+        self._porter.close()
         self._volumes.remove()
-
-
-def _check(spec: PlaceSpec) -> None:
-    """Check that a place needs nothing that places with volumes do not have.
-
-    Raises:
-        UnsupportedError: It does.
-    """
-    for part in spec.parts:
-        source_of(part)
-        if not _NAME.fullmatch(part.name):
-            raise UnsupportedError(
-                f"a place with volumes has no part `{part.name}`", key="place.part-unknown"
-            )
-    for step in spec.steps:
-        user, _, _ = step.spec.user.partition(":")
-        # protection: steps-in-volumes-never-run-as-root
-        if not user.isdecimal() or int(user) == 0:
-            # The porter's user, who could hold the step's channel open.
-            raise UnsupportedError(
-                "a step of a place with volumes needs a user other than root", key="place.root-step"
-            )
-        if step.spec.own_program:
-            raise UnsupportedError(
-                "a place with volumes runs no program of an image as a step", key="place.image-step"
-            )
-        if not _NAME.fullmatch(step.name):
-            raise UnsupportedError(
-                f"a place with volumes has no step `{step.name}`", key="place.step-unknown"
-            )
-
-
-def _order(step: Step, start: Start, *, nonce: str) -> dict[str, object]:
-    return {
-        "step": step.name,
-        "nonce": nonce,
-        "argv": start.command,
-        "env": {**step.spec.env, **start.env},
-        "workdir": step.spec.workdir,
-    }

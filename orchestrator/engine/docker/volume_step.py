@@ -1,20 +1,37 @@
 """A step of a place with volumes: a container whose output the porter keeps."""
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, Protocol, TypeVar
 
 import docker
 
 from orchestrator.engine.docker.container import DockerContainer, patient
 from orchestrator.engine.docker.porter_calls import Porter
 from orchestrator.engine.protocol import LogChunk
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
 from orchestrator.events import Stream
+from orchestrator.threads import meanwhile
 
 _NOTICE = 10.0
 """Maximum number of seconds that the porter takes to notice the end of a container."""
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+
+
+Made = TypeVar("Made", bound=DockerContainer)
+Make = Callable[[ContainerSpec], Made]
+"""Function that creates a container in the network that the specification names."""
+
+
+class Networks(Protocol):
+    """Gives containers their networks, with packet filters."""
+
+    def create_with(self, spec: ContainerSpec, make: Make[Made]) -> Made:
+        """Create a container by a function, in the network that it needs."""
+
+    def adopt(self, container_id: str) -> DockerContainer | None:
+        """Return a handle of a container, which knows its network; None if it does not exist."""
 
 
 class VolumeStep(DockerContainer):
@@ -32,6 +49,8 @@ class VolumeStep(DockerContainer):
         super().__init__(client, container_id, ports={}, adopted=True)
         self._is_new = is_new
         self._porter, self._step = porter, step
+        self.then: Callable[[], None] | None = None
+        """Called while the container starts: lets the following steps wait in their containers."""
 
     def start(self) -> None:
         """Start the container, unless it was started before; the porter lets the command begin."""
@@ -40,7 +59,11 @@ class VolumeStep(DockerContainer):
                 "the step was not ordered completely; remove it, and order again",
                 key="place.step-incomplete",
             )
-        super().start()
+        if self.then is None:
+            super().start()
+        else:
+            with meanwhile(self.then):
+                super().start()
 
     @patient
     def again(self) -> "VolumeStep | None":  # type: ignore[override]  # the same, decorated

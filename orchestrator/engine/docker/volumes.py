@@ -1,13 +1,13 @@
 """The volumes of a place, how files of this machine get into them, and containers around them."""
 
 import hashlib
-import io
+import math
+import re
 import secrets
 import stat
-import tarfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import docker
@@ -18,16 +18,21 @@ from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import remove_container, repeatable
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
+from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.in_place.archive import ArchiveError, pack, pack_file
+from orchestrator.engine.in_place.archive import (
+    END,
+    ArchiveError,
+    entries,
+    file_entry,
+    text_entry,
+)
 from orchestrator.engine.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
 from orchestrator.engine.place import Part, PlaceSpec
 from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.walk import Walk
 
-_FROM, _TO = "from", "to"
-_COPY = f'cp -a /{_FROM}/. /{_TO}/ && chown -hR "$0" /{_TO}'
 _COPYING = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 _FILE = "file"
 """Name of the single file of a part in its volume."""
@@ -35,10 +40,25 @@ _PIECE = 256 * 1024
 _FILLED = "-filled"
 """End of the name of an empty volume that says that another one has all its files."""
 _MOST_FILES = 2_000_000
+_LARGEST_TEXT = 4 * 1024**2
 _HELPER_MEMORY = 512 * 1024**2
 _HELPER_PIDS = 64
-_sharing = threading.Lock()
-"""Held while files that places share are sent, so that this process sends them once."""
+_AT_ONCE = 8
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
+
+
+@dataclass(kw_only=True)
+class Filling:
+    """What is brought into volumes in one go, by one container."""
+
+    shared: dict[str, tuple[Path, str]] = field(default_factory=dict)
+    """Volumes that places of the run share, with the source of their files and its digest."""
+    copies: dict[str, tuple[str, Path]] = field(default_factory=dict)
+    """Volumes that get a copy of a shared one, and the directory whose owner the files get."""
+    sent: dict[str, Path] = field(default_factory=dict)
+    """Volumes that get files or directories of this machine."""
+    texts: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Volumes that get small files of ours; these arrive last, and in this order."""
 
 
 class Volumes:
@@ -51,6 +71,8 @@ class Volumes:
             key: spec.labels[key] for key in (MANAGED, REPOSITORY, RUN) if key in spec.labels
         }
         """Labels of volumes that all places of a run share; they are removed with the run."""
+        # Not all labels of the place: its steps and its porter have roles of their own.
+        self._own = {**self._common, PLACE: spec.name}
 
     def create(self, suffix: str, *, memory: str | None = None) -> str:
         """Create a volume unless it exists, on disk or in memory, and return its name."""
@@ -108,28 +130,64 @@ class Volumes:
             created: str = self._client.create_container(**arguments)["Id"]
         return created
 
-    def write(
-        self, container: str, directory: str, texts: Mapping[str, bytes], *, mode: int = 0o600
-    ) -> None:
+    def write(self, container: str, directory: str, texts: Mapping[str, bytes]) -> None:
         """Write small files of ours into a volume that a container has mounted."""
-        made = io.BytesIO()
-        with tarfile.open(fileobj=made, mode="w") as archive:
-            for name, text in texts.items():
-                entry, data = tarfile.TarInfo(name), text
-                entry.size, entry.mode = len(data), mode
-                archive.addfile(entry, io.BytesIO(data))
-        self._unpack(container, directory, iter([made.getvalue()]))
+        self._unpack(container, directory, _archive(_texts(texts, "")))
 
-    def send(self, source: Path, volume: str) -> None:
-        """Fill a volume with a file, or with a directory, whose owner and mode the volume gets.
+    def fill(self, filling: Filling) -> None:
+        """Fill volumes.
+
+        A directory gives its owner and mode to the volume's root. Shared volumes count as filled
+        from then on.
 
         Raises:
             EngineError: The files changed meanwhile, or could not be transferred.
             OSError: A file cannot be read.
         """
-        with self._filler({_TO: volume}) as filler:
-            # As a directory in the archive: an entry `.` would not change the volume's own root.
-            self._unpack(filler, "/", _pieces(source, _TO))
+        filled = (*filling.shared, *filling.copies, *filling.sent, *filling.texts)
+        into = {volume: f"to-{number}" for number, volume in enumerate(dict.fromkeys(filled))}
+        sources = {shared for shared, _ in filling.copies.values()} - into.keys()
+        places = {**into, **{volume: f"from-{n}" for n, volume in enumerate(sorted(sources))}}
+        words = _copying(filling, places)
+        role, capabilities = f"files-{secrets.token_hex(4)}", _COPYING if words else ()
+        spec = self.helper(role, "sh", "-c", words or "true", capabilities=capabilities)
+        mounts = [
+            mount(f"/{place}", volume, read_only=volume not in into)
+            for volume, place in places.items()
+        ]
+        container = self.container(spec, mounts, fills=True)
+        try:
+            # Directories in the archive: an entry `.` would not change the volume's own root.
+            shared = [_sent(source, into[name]) for name, (source, _) in filling.shared.items()]
+            if words:
+                self._unpack(container, "/", _archive(*shared))
+                self._run(container)
+                shared = []
+            sent = (_sent(source, into[name]) for name, source in filling.sent.items())
+            texts = (_texts(texts, into[name]) for name, texts in filling.texts.items())
+            self._unpack(container, "/", _archive(*shared, *sent, *texts))
+            for name, (_, digest) in filling.shared.items():
+                self._create(f"{name}{_FILLED}", self._shared_labels(digest))
+        finally:
+            remove_container(self._client, container)
+
+    def _run(self, container: str) -> None:
+        with translated("copy files in the engine"):
+            self._client.start(container)
+            code = self._client.wait(container, timeout=None)["StatusCode"]
+        if code:
+            raise EngineError(
+                f"files could not be copied in the engine (exit code {code})", key="place.transfer"
+            )
+
+    def read(self, volume: str, name: str) -> bytes | None:
+        """Return a small file of ours in a volume; None if it does not exist."""
+        spec = self.helper(f"files-{secrets.token_hex(4)}", "true")
+        container = self.container(spec, [mount("/from", volume, read_only=True)])
+        try:
+            return read_file(self._client, container, f"/from/{name}", most=_LARGEST_TEXT)
+        finally:
+            remove_container(self._client, container)
 
     def send_to_memory(self, source: Path, container: str, directory: str) -> None:
         """Write a file, or the files of a directory, into a volume of a running container.
@@ -138,7 +196,7 @@ class Volumes:
             EngineError: The files changed meanwhile, or could not be transferred.
             OSError: A file cannot be read.
         """
-        self._unpack(container, directory, _pieces(source, ""))
+        self._unpack(container, directory, _archive(_sent(source, "")))
 
     def mount_of(self, part: Part, volume: str) -> Mount:
         """Return the mount of a part whose files are in a volume.
@@ -179,72 +237,39 @@ class Volumes:
                 ) from error
             raise
 
-    @contextmanager
-    def _filler(self, volumes: Mapping[str, str]) -> Iterator[str]:
-        """Yield a container that has volumes mounted and never starts."""
-        spec = self.helper(f"files-{secrets.token_hex(4)}", "true")
-        container = self.container(
-            spec, [mount(f"/{target}", volume) for target, volume in volumes.items()], fills=True
-        )
-        try:
-            yield container
-        finally:
-            remove_container(self._client, container)
+    def name_shared(self, digest: str) -> str:
+        """Create a volume for files that places of the run share, and return its name."""
+        name = f"orchestrator-part-{_short(digest)}-{secrets.token_hex(4)}"
+        return self._create(name, self._shared_labels(digest))
 
-    def share(self, source: Path, digest: str) -> str:
-        """Return a volume with files that places of the run share; send them if it is the first."""
-        with _sharing:
-            found = self._shared(digest)
-            filled = sorted(name for name in found if f"{name}{_FILLED}" in found)
-            if filled:
-                return filled[0]
-            labels = {**self._common, DIGEST: digest}
-            name = f"orchestrator-part-{_short(digest)}-{secrets.token_hex(4)}"
-            self._create(name, labels)
-            self.send(source, name)
-            return self._create(f"{name}{_FILLED}", labels).removesuffix(_FILLED)
+    def _shared_labels(self, digest: str) -> dict[str, str]:
+        return {**self._common, DIGEST: digest}
+
+    def shared(self) -> dict[str, str]:
+        """Return the filled volumes that places of the run share, by the digest of their files."""
+        listed = self._listed({**self._common, DIGEST: None})
+        filled = (name for name in sorted(listed, reverse=True) if f"{name}{_FILLED}" in listed)
+        return {listed[name][DIGEST]: name for name in filled}
+
+    def names(self) -> frozenset[str]:
+        """Return the names of the place's volumes that exist."""
+        return frozenset(self._listed(self._own))
 
     @repeatable
-    def _shared(self, digest: str) -> set[str]:
-        labels = [f"{key}={value}" for key, value in {**self._common, DIGEST: digest}.items()]
+    def _listed(self, labels: Mapping[str, str | None]) -> dict[str, dict[str, str]]:
+        wanted = [key if value is None else f"{key}={value}" for key, value in labels.items()]
         with translated("list volumes"):
-            listed = self._client.volumes(filters={"label": labels})["Volumes"] or []
-        return {found["Name"] for found in listed}
-
-    def copy(self, shared: str, volume: str, source: Path) -> None:
-        """Copy shared files within the engine, for the owner of the directory they come from.
-
-        Raises:
-            EngineError: The files could not be copied.
-        """
-        info = source.lstat()
-        spec = self.helper(
-            f"copy-{secrets.token_hex(4)}", "sh", "-c", _COPY, f"{info.st_uid}:{info.st_gid}",
-            capabilities=_COPYING,
-        )  # fmt: skip
-        mounts = [mount(f"/{_FROM}", shared, read_only=True), mount(f"/{_TO}", volume)]
-        container = self.container(spec, mounts)
-        try:
-            with translated("copy files in the engine"):
-                self._client.start(container)
-                code = self._client.wait(container, timeout=None)["StatusCode"]
-        finally:
-            remove_container(self._client, container)
-        if code:
-            raise EngineError(
-                f"files could not be copied in the engine (exit code {code})", key="place.transfer"
-            )
+            listed = self._client.volumes(filters={"label": wanted})["Volumes"] or []
+        return {found["Name"]: found["Labels"] for found in listed}
 
     def remove(self) -> None:
         """Remove all containers and volumes of the place."""
-        labels = [f"{key}={value}" for key, value in self.labels.items()]
-        with translated("list the containers and volumes of the place"):
+        labels = [f"{key}={value}" for key, value in self._own.items()]
+        with translated("list the containers of the place"):
             containers = self._client.containers(all=True, filters={"label": labels})
-            volumes = self._client.volumes(filters={"label": labels})["Volumes"] or []
-        for container in containers:
-            self.remove_container(container["Id"])
-        for volume in volumes:
-            self.remove_volume(volume["Name"])
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="remove") as pool:
+            list(pool.map(self.remove_container, (found["Id"] for found in containers)))
+            list(pool.map(self.remove_volume, self.names()))
 
     def remove_container(self, container: str) -> None:
         """Remove a container by force if it exists."""
@@ -285,39 +310,85 @@ def is_file(source: Path) -> bool:
     return stat.S_ISREG(source.lstat().st_mode)
 
 
-def described(source: Path) -> tuple[str, int]:
-    """Return a hash that changes when a file or directory changes, and the size of its files.
+def described(source: Path) -> str:
+    """Return a hash that changes when a file or directory changes.
 
     Raises:
         OSError: The source does not exist, or a part of it cannot be read.
     """
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
     walk = Walk(source, most=_MOST_FILES)
     found = [("", source.lstat())] if is_file(source) else sorted(walk, key=lambda entry: entry[0])
     for path, info in found:
         known = (path, info.st_mode, info.st_uid, info.st_gid, info.st_size, info.st_mtime_ns)
         digest.update(repr(known).encode("utf-8", "surrogateescape"))
-        size += info.st_size if stat.S_ISREG(info.st_mode) else 0
     if walk.hidden:
         raise PermissionError(f"a directory in {source} cannot be read")
-    return digest.hexdigest(), size
+    return digest.hexdigest()
 
 
-def _pieces(source: Path, top: str) -> Iterator[bytes]:
-    """Yield an archive of a file or directory in pieces that are not small."""
+def _copying(filling: Filling, places: Mapping[str, str]) -> str:
+    """Return the shell text that copies shared volumes to others."""
+    words = []
+    for volume, (shared, source) in filling.copies.items():
+        info, target = source.lstat(), f"/{places[volume]}"
+        words.append(f"cp -a /{places[shared]}/. {target}/")
+        words.append(f"chown -hR {info.st_uid}:{info.st_gid} {target}")
+    return " && ".join(words)
+
+
+def _sent(source: Path, top: str) -> Iterator[bytes]:
     if is_file(source):
-        pieces = pack_file(source, f"{top}/{_FILE}" if top else _FILE)
-    else:
-        limit = described(source)[1]
-        pieces = pack(source, limit=limit, most=_MOST_FILES, top=top, links=True)
+        return file_entry(source, f"{top}/{_FILE}" if top else _FILE)
+    return entries(source, limit=math.inf, most=_MOST_FILES, top=top, links=True)
+
+
+def _texts(texts: Mapping[str, bytes], top: str) -> Iterator[bytes]:
+    for name, text in texts.items():
+        yield from text_entry(text, f"{top}/{name}" if top else name, mode=0o600)
+
+
+def _archive(*parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield an archive of entries in pieces that are not small."""
     gathered = bytearray()
-    for piece in pieces:
-        gathered += piece
-        if len(gathered) >= _PIECE:
-            yield bytes(gathered)
-            gathered.clear()
-    yield bytes(gathered)
+    for part in parts:
+        for piece in part:
+            gathered += piece
+            if len(gathered) >= _PIECE:
+                yield bytes(gathered)
+                gathered.clear()
+    yield bytes(gathered) + END
 
 
 def _short(digest: str) -> str:
     return hashlib.sha256(digest.encode()).hexdigest()[:16]
+
+
+def check_place(spec: PlaceSpec) -> None:
+    """Check that a place needs nothing that places with volumes do not have.
+
+    Raises:
+        UnsupportedError: It does.
+    """
+    for part in spec.parts:
+        source_of(part)
+        if not _NAME.fullmatch(part.name):
+            raise UnsupportedError(
+                f"a place with volumes has no part `{part.name}`", key="place.part-unknown"
+            )
+    for step in spec.steps:
+        user, _, _ = step.spec.user.partition(":")
+        # protection: steps-in-volumes-never-run-as-root
+        if not user.isdecimal() or int(user) == 0:
+            # The porter's user, who could hold the step's channel open.
+            raise UnsupportedError(
+                "a step of a place with volumes needs a user other than root", key="place.root-step"
+            )
+        if step.spec.own_program:
+            raise UnsupportedError(
+                "a place with volumes runs no program of an image as a step", key="place.image-step"
+            )
+        if not _NAME.fullmatch(step.name):
+            raise UnsupportedError(
+                f"a place with volumes has no step `{step.name}`", key="place.step-unknown"
+            )

@@ -17,7 +17,8 @@ LONGEST_PATH = 4096
 _LONGEST_NAME = 255
 _BLOCK = 512
 _PIECE = 256 * 1024
-_END = bytes(2 * _BLOCK)
+END = bytes(2 * _BLOCK)
+"""The end of an archive, after its last entry."""
 
 
 class ArchiveError(Exception):
@@ -25,7 +26,7 @@ class ArchiveError(Exception):
 
 
 def pack(
-    root: Path, *, limit: int, most: int, top: str = "", links: bool = False
+    root: Path, *, limit: float, most: int, top: str = "", links: bool = False
 ) -> Iterator[bytes]:
     """Yield an archive of a directory, piece by piece, without following links.
 
@@ -41,6 +42,14 @@ def pack(
         ArchiveError: A limit is exceeded, or a file or directory cannot be read as it was listed.
         OSError: A file cannot be read.
     """
+    yield from entries(root, limit=limit, most=most, top=top, links=links)
+    yield END
+
+
+def entries(
+    root: Path, *, limit: float, most: int, top: str = "", links: bool = False
+) -> Iterator[bytes]:
+    """Yield what `pack` yields, without the end of the archive."""
     walk = Walk(root, most=most + 1)
     folders = Folders(root)
     size = 0
@@ -62,18 +71,23 @@ def pack(
         folders.close()
     if walk.hidden:
         raise ArchiveError("a directory cannot be read")
-    yield _END
 
 
-def pack_file(file: Path, path: str) -> Iterator[bytes]:
-    """Yield an archive of one regular file, which has `path` in the archive.
+def file_entry(file: Path, path: str) -> Iterator[bytes]:
+    """Yield the entry of one regular file, which has `path` in the archive.
 
     Raises:
         ArchiveError: The file became shorter.
         OSError: The file cannot be read.
     """
     yield from _entry(path, file.lstat(), str(file), None)
-    yield _END
+
+
+def text_entry(text: bytes, path: str, *, mode: int) -> Iterator[bytes]:
+    """Yield the entry of a file of ours with a text."""
+    entry = tarfile.TarInfo(path)
+    entry.size, entry.mode = len(text), mode
+    yield _header(entry) + text + bytes(-len(text) % _BLOCK)
 
 
 def _entry(path: str, info: os.stat_result, name: str, folder: int | None) -> Iterator[bytes]:

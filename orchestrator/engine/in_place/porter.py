@@ -1,12 +1,12 @@
 """The porter of a place with volumes: it starts and stops the steps, and keeps their output.
 
 `serve` runs as long as the place exists. The other commands are short: the engine starts them
-beside it, as with `docker exec`. What they print has a length and a SHA-256. No step depends on the
+beside it, as with `docker exec`, or one `talk`, which reads them from its standard input. What they
+print has a length and a SHA-256. No step depends on the
 client or its connection: the porter enforces the limits and starts the steps that follow. If the
 porter ends, all steps are killed.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -15,23 +15,14 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
-from orchestrator.engine.in_place.records import (
-    Journal,
-    Output,
-    pack_part,
-    part_directory,
-    print_changed,
-    print_data,
-    print_journal,
-    print_usage,
-)
+from orchestrator.engine.in_place.commands import LARGEST_ORDER, perform
+from orchestrator.engine.in_place.records import Journal, Output, part_directory
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.machine import uptime
 
@@ -39,15 +30,12 @@ FOLLOWS = "follows"
 """Nonce of an order that another one may replace until the step begins."""
 ABANDONED = 3
 """Exit code of a porter that waited in vain for an order, or to be released."""
-LARGEST_ORDER = 16 * 1024**2
-"""Maximum size in bytes of a command with its variables."""
 _MOST_FILES = 1_000_000
 _MEASURE = 0.5
 """Seconds between two measurements of the files; longer if measuring takes long."""
 _MEASURING = 10.0
 _TICK = 0.5
 _REAP = 2.0
-_TURNS = 200
 _NOTHING = DiskUse(size=0, files=0, hidden=0)
 
 
@@ -93,17 +81,39 @@ class Porter:
         os.makedirs(f"{root}/output", exist_ok=True)
         self._root = root
         for name in spec["steps"]:
-            self._prepare(name)
+            # protection: step-of-earlier-porter-never-runs-again
+            if name in spec["started"] and self._begun(name).exists():
+                self._restore(name)
+            else:
+                self._prepare(name)
+        Path(root, "socket").unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(f"{root}/socket")
         self._socket.listen()
         self._selector.register(self._socket, selectors.EVENT_READ, None)
         self._measuring = threading.Event()
-        self._began = self._released = False
+        self._began, self._released = Path(root, "base.json").exists(), False
         self._idle_since = self._reaped = uptime()
+
+    def _begun(self, name: str) -> Path:
+        """Return the file that exists once a step's command may have run."""
+        return Path(self._root, "output", f"{name}.begun")
+
+    def _restore(self, name: str) -> None:
+        """Keep a step that began under an earlier porter, with which all its processes died."""
+        channel = Channel(os.path.join(self._spec["channels"], name))
+        channel.close()
+        files = {s: Output(self._root, f"{name}.{s}", is_over=True) for s in channel.output}
+        last = self._journal.last.get(name, {})
+        step = Step(name=name, channel=channel, files=files, **self._spec["steps"][name])
+        step.state, step.exit_code, step.reason = "ended", last.get("exit_code"), last.get("reason")
+        self._steps[name] = step
+        if last.get("event") != "ended":
+            self._journal.add("ended", name, reason=step.reason, exit_code=None)
 
     def _prepare(self, name: str) -> None:
         """Create a step that has not been ordered."""
+        self._begun(name).unlink(missing_ok=True)
         channel = Channel(os.path.join(self._spec["channels"], name))
         files = {stream: Output(self._root, f"{name}.{stream}") for stream in channel.output}
         given = self._spec["steps"][name]
@@ -199,6 +209,8 @@ class Porter:
             self._began = True
             Path(self._root, "base.json").write_text(json.dumps(time.time()))
         step.base = step.use = self._look(step)
+        with self._begun(step.name).open("wb") as begun:
+            os.fsync(begun.fileno())
         # The client starts the step's container now, or has done so.
         step.state, step.until = "starting", uptime() + self._spec["start_within"]
         step.channel.go(**step.order or {})
@@ -310,80 +322,19 @@ class Porter:
             time.sleep(max(_MEASURE, 2 * (time.monotonic() - begun)))
 
 
-def send(root: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Send a request to the porter that serves the place, and return its answer."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
-        _connect(connection, f"{root}/socket")
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        with connection.makefile("rb") as received:
-            answer: dict[str, Any] = json.loads(received.readline(1 << 20))
-    return answer
-
-
-def _connect(connection: socket.socket, path: str) -> None:
-    """Connect to the porter, which may have been started a moment ago."""
-    for turn in range(_TURNS):
-        try:
-            connection.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
-            if turn == _TURNS - 1:
-                raise
-            time.sleep(0.05)
-        else:
-            return
-
-
-def read_order(size: int, sha256: str) -> dict[str, Any]:
-    """Return the order in the standard input.
-
-    Raises:
-        ValueError: The order is too large, or not what was sent.
-    """
-    if size > LARGEST_ORDER:
-        raise ValueError("the order is too large")
-    data = sys.stdin.buffer.read(size)
-    if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
-        raise ValueError("the order did not arrive completely")
-    order: dict[str, Any] = json.loads(data)
-    return order
-
-
 def main(root: str, command: str, *arguments: str) -> None:
-    """Serve a place, or perform one short command in it, and print the answer.
+    """Serve a place, or perform short commands in it, and print the answers.
 
     Args:
         root: Directory of the porter's own files.
-        command: `serve`, `order`, `state`, `stop`, `forget`, `release`, `read`, `journal`,
-            `usage`, `changed` or `pack`.
+        command: `serve`, `talk`, `shell`, `order`, `state`, `stop`, `forget`, `release`, `read`,
+            `journal`, `usage`, `changed` or `pack`.
         arguments: Arguments of the command.
     """
     if command == "serve":
         sys.exit(Porter(root).serve())
-    try:
-        if command in _PRINTED:
-            _PRINTED[command](root, *arguments)
-            return
-        request: dict[str, Any] = {"command": command}
-        if command == "order":
-            request["order"] = read_order(int(arguments[0]), arguments[1])
-        elif command == "stop":
-            request |= {"step": arguments[0], "signal": arguments[1]}
-        elif command in ("forget", "state"):
-            request |= {"step": arguments[0]}
-        elif command != "release":
-            raise ValueError(f"unknown command: {command!r}")
-        answer = send(root, request)
-    except (ValueError, OSError) as error:
-        answer = {"error": str(error)}
-    print(json.dumps(answer), flush=True)
-    sys.exit(1 if "error" in answer else 0)
-
-
-_PRINTED: dict[str, Callable[..., None]] = {
-    "read": print_data,
-    "journal": print_journal,
-    "usage": print_usage,
-    "changed": print_changed,
-    "pack": pack_part,
-}
+    if command == "talk":
+        while line := sys.stdin.buffer.readline():
+            perform(root, *json.loads(line))
+        return
+    sys.exit(perform(root, command, *arguments))

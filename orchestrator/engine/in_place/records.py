@@ -28,8 +28,11 @@ class Journal:
 
     def __init__(self, root: str) -> None:
         self._path = Path(root, "journal")
-        self._opened = uptime()
-        self._number = 0
+        earlier = _entries(self._path)
+        self.last = {entry["step"]: entry for entry in earlier}
+        """The last entry of each step that an earlier porter of the place recorded."""
+        self._number = len(earlier)
+        self._opened = uptime() - (earlier[-1]["age"] if earlier else 0.0)
 
     def add(self, event: str, step: str, **details: object) -> None:
         """Add an entry."""
@@ -43,12 +46,15 @@ class Journal:
 class Output:
     """One stream of a step's output; a second file says that it is complete."""
 
-    def __init__(self, root: str, name: str) -> None:
+    def __init__(self, root: str, name: str, *, is_over: bool = False) -> None:
+        """Create the file; if the output is over, what an earlier porter kept is complete."""
         self._path = Path(root, "output", name)
         self._path.with_name(f"{name}.complete").unlink(missing_ok=True)
-        self._file = self._path.open("wb", buffering=0)
+        self._file = self._path.open("ab" if is_over else "wb", buffering=0)
         self.size = 0
         self.is_complete = False
+        if is_over:
+            self.complete()
 
     def write(self, data: bytes) -> None:
         """Add bytes to the output."""
@@ -63,9 +69,14 @@ class Output:
 
 def print_journal(root: str, after: str) -> None:
     """Print the entries of the journal after a number."""
-    path = Path(root, "journal")
+    print(json.dumps({"entries": _entries(Path(root, "journal"))[int(after) :]}), flush=True)
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
     lines = split_lines(path.read_text()) if path.exists() else []
-    print(json.dumps({"entries": [json.loads(line) for line in lines[int(after) :]]}), flush=True)
+    if lines and not lines[-1].endswith("}"):
+        lines.pop()  # the porter died while it wrote
+    return [json.loads(line) for line in lines]
 
 
 def print_data(root: str, seconds: str, *places: str) -> None:

@@ -120,7 +120,9 @@ def places() -> Iterator[Protection]:
     )
     yield from marked(
         ("tests/engine/test_place_contract.py",),
-        ("no step traces its shim", Give("mode=0o755")),
+        ("no step traces its shim", Instead("0o755")),
+        ("step of an earlier porter never runs again", Never()),
+        ("place without its files is not opened", Never()),
         ("step sees only its parts", Never()),
         ("read-only parts of a place", Give("read_only=False")),
         ("secret parts are in memory", Give("memory=None")),

@@ -1,0 +1,112 @@
+"""The porter's short commands: what they do themselves, and what they ask the one that serves."""
+
+import hashlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orchestrator.engine.in_place.records import (
+    pack_part,
+    print_changed,
+    print_data,
+    print_journal,
+    print_usage,
+)
+
+SHELL = "sh"
+"""Name of the shell for the shim in a channel: executable, but not readable."""
+LARGEST_ORDER = 16 * 1024**2
+"""Maximum size in bytes of a command with its variables, or of a shell."""
+_TURNS = 200
+
+
+def send(root: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Send a request to the porter that serves the place, and return its answer."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        _connect(connection, f"{root}/socket")
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as received:
+            answer: dict[str, Any] = json.loads(received.readline(1 << 20))
+    return answer
+
+
+def _connect(connection: socket.socket, path: str) -> None:
+    """Connect to the porter, which may have been started a moment ago."""
+    for turn in range(_TURNS):
+        try:
+            connection.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            if turn == _TURNS - 1:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def read_data(size: str, sha256: str) -> bytes:
+    """Return data of the standard input.
+
+    Raises:
+        ValueError: The data is too large, or not what was sent.
+    """
+    if int(size) > LARGEST_ORDER:
+        raise ValueError("the data is too large")
+    data = sys.stdin.buffer.read(int(size))
+    if len(data) != int(size) or hashlib.sha256(data).hexdigest() != sha256:
+        raise ValueError("the data did not arrive completely")
+    return data
+
+
+def give_shell(root: str, step: str, size: str, sha256: str) -> None:
+    """Write the program of a step's shim to the step's channel.
+
+    No process of the step can read it, so none can trace PID 1 or write to its memory.
+    """
+    data = read_data(size, sha256)
+    file = Path(json.loads(Path(root, "spec.json").read_text())["channels"], step, SHELL)
+    file.unlink(missing_ok=True)
+    # protection: no-step-traces-its-shim
+    mode = 0o711
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(descriptor, "wb") as opened:
+        os.fchmod(descriptor, mode)
+        opened.write(data)
+    print("{}", flush=True)
+
+
+def perform(root: str, command: str, *arguments: str) -> int:
+    """Perform a short command in the place, print the answer, and return the exit code."""
+    try:
+        if command in _PRINTED:
+            _PRINTED[command](root, *arguments)
+            return 0
+        request: dict[str, Any] = {"command": command}
+        if command == "order":
+            request["order"] = json.loads(read_data(*arguments))
+        elif command == "stop":
+            request |= {"step": arguments[0], "signal": arguments[1]}
+        elif command in ("forget", "state"):
+            request |= {"step": arguments[0]}
+        elif command != "release":
+            raise ValueError(f"unknown command: {command!r}")
+        answer = send(root, request)
+    except (ValueError, OSError) as error:
+        answer = {"error": str(error)}
+    print(json.dumps(answer), flush=True)
+    return 1 if "error" in answer else 0
+
+
+_PRINTED: dict[str, Callable[..., None]] = {
+    "read": print_data,
+    "journal": print_journal,
+    "usage": print_usage,
+    "changed": print_changed,
+    "pack": pack_part,
+    "shell": give_shell,
+}
