@@ -198,7 +198,7 @@ def test_mounts_are_tested_in_a_container(machine, capsys, monkeypatch):
     assert run(["doctor"]) == 3
     ways = [{"overlay": True, "runtime": "runsc"}, {"overlay": False, "runtime": "runsc"}]
     assert machine.tried == ways
-    said = "✗ worktrees: a container cannot write to files of this machine, runtime `runsc`\n"
+    said = "✗ worktrees: a container cannot write to files of this machine, runtime `runsc`"
     assert said in capsys.readouterr().out
     machine((DEFAULT_IMAGE,))
     assert run(["doctor"]) == 3
