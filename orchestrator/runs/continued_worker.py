@@ -101,7 +101,7 @@ class ContinuedWorker:
                 withdraw_message(directory, number)
                 told = "was withdrawn" if withdrawn else "had been delivered already"
                 raise ConfigError(
-                    f"interrupted: the message to worker {number} {told}", key="run.interrupted"
+                    f"interrupted: the message to worker {number} {told}", key="message.withdrawn"
                 )
 
 

@@ -69,7 +69,7 @@ def check_continues(directory: RunDirectory, record: RunRecord, message: Message
     if result is None or None in results.values():
         raise ConfigError(
             f"the process of run {run_id} died before its workers were done",
-            key="run.died",
+            key="run.unfinished",
             hint=f"resume the run first: `orchestrator resume {run_id}`",
         )
     repository = Repository(record.top)
