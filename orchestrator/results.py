@@ -186,8 +186,7 @@ class Timings(BaseModel):
     """Seconds of the container's main process, until it ended or was asked to stop."""
     stop: float = Field(default=0.0, ge=0)
     """Seconds of the stop (from the request to the container's end), of the removal of containers,
-    and of teardown commands.
-    """
+    and of teardown commands."""
     harvest: float = Field(default=0.0, ge=0)
     """Seconds to pack the work in a container, to check it on the host, and to move the branch."""
     update: float = Field(default=0.0, ge=0)
@@ -237,8 +236,7 @@ class WorkerResult(BaseModel):
     """Explanation in one line, for people."""
     summary: str | None = None
     """The end of the agent's last message, at most 4000 characters; for a command, the last lines
-    of its output.
-    """
+    of its output."""
     attempts: int = 1
     """Number of times that the worker was started. With several attempts, `cost`, `tokens` and
     `kept_refs` cover all attempts, and every other field covers the last attempt.
@@ -282,9 +280,8 @@ class WorkerResult(BaseModel):
     limits_unenforced: list[str] = []
     """Limits that the engine did not enforce, as `allow_unenforced` permits."""
     transfer: Literal["mounts", "streams"] | None = None
-    """How the worker's containers got its files: mounted from this machine, or as copies that were
-    sent to volumes of the engine; null in results of older versions.
-    """
+    """How the containers got the worker's files: mounted from this machine, or as copies in volumes
+    of the engine; null in results of older versions."""
     interventions: list[Noticed] = []
     """The latest 20 findings for which a person should have looked at the worker: enabled alerts,
     and a question whose answer the agent was waiting for when its time limit ended.
@@ -427,10 +424,9 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
         return 0
     failed = [result for result in causes if result.status is not Status.PARTIAL]
     reasons = {result.reason for result in failed}
-    if Reason.INTERNAL_ERROR in reasons:
-        return 70
-    if Reason.ENGINE_ERROR in reasons:
-        return 7
+    for reason, code in ((Reason.INTERNAL_ERROR, 70), (Reason.ENGINE_ERROR, 7)):
+        if reason in reasons:
+            return code
     if {result.reason for result in causes} == {Reason.BUDGET}:
         return 6
     if not failed:

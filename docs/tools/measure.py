@@ -52,7 +52,7 @@ LIMITS: Mapping[str, Limit] = {
     "function lines, longest": Limit(72, 72),
     "files over 400 lines": Limit(3, 0),
     "functions with 6 or more parameters": Limit(8, 8),
-    "functions with travelling parameters": Limit(10, 10),
+    "functions with travelling parameters": Limit(7, 7),
     "public names per module, median": Limit(3, 3),
     "public names per module, 90th percentile": Limit(11, 11),
     "public names per module, most": Limit(40, 40),
@@ -60,10 +60,10 @@ LIMITS: Mapping[str, Limit] = {
     # Places with volumes (`engine/in_place` and what uses it) came on top of what existed.
     "lines": Limit(84_500, 70_000),
     "lines of docstrings, percent": Limit(14, 13),
-    "modules": Limit(562, 440),
-    "lines per function": Limit(17.8, 20),
-    "private functions with one caller, percent": Limit(23.6, 20),
-    "function names that begin with a participle, percent": Limit(3.1, 2.5),
+    "modules": Limit(560, 440),
+    "lines per function": Limit(18.2, 20),
+    "private functions with one caller, percent": Limit(22.1, 20),
+    "function names that begin with a participle, percent": Limit(2.3, 2.5),
     "variables named `one`": Limit(0, 0),
 }
 AT_LEAST = frozenset({"lines per function"})

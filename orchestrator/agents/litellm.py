@@ -121,12 +121,7 @@ def own_server(api_base: str | None) -> dict[str, str]:
 
 
 def reason_of(error: str, text: str) -> Reason:
-    """Return the reason of a failed model call.
-
-    Args:
-        error: Name of litellm's exception.
-        text: Message of the exception.
-    """
+    """Return the reason of a failed model call."""
     if any(phrase in text for phrase in _NO_KEY):
         return Reason.AUTH
     return _REASONS.get(error, Reason.AGENT_ERROR)

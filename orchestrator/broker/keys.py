@@ -90,12 +90,7 @@ class Keys:
     """Private repositories that the worker may read."""
 
     def environment(self, url: str, token: str) -> dict[str, str]:
-        """Return the variables that a worker gets in place of variables with API keys.
-
-        Args:
-            url: URL of the broker.
-            token: The worker's token.
-        """
+        """Return the variables that a worker gets in place of variables with API keys."""
         tokens = dict.fromkeys((name for names in self.names.values() for name in names), token)
         return tokens | {name: f"{url}/{end}" for name, end in self.bases.items()}
 

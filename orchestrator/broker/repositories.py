@@ -30,13 +30,7 @@ _HEADERS = frozenset({"accept", "content-type", "git-protocol", "user-agent"})
 def git_settings(
     repositories: Iterable[Repository], url: str, token: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield settings with which a worker's git reads the repositories through the broker.
-
-    Args:
-        repositories: The repositories.
-        url: URL of the broker.
-        token: The worker's token.
-    """
+    """Yield settings with which a worker's git reads the repositories through the broker."""
     start = f"{url}/{PLACE}/"
     for repository in repositories:
         scheme, _, place = repository.url.removesuffix("*").partition("://")

@@ -145,7 +145,13 @@ class LazyGroup(TyperGroup):
         """Import a command, and return it."""
         command = self.members.get(cmd_name)
         if command is None:
-            raise self._name_problem(cmd_name)
+            close = get_close_matches(cmd_name, self.members, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else None
+            raise ConfigError(
+                f"unknown command: `{cmd_name}`",
+                key="command.unknown",
+                hint=hint or f"run `{self.path} --help` for the commands",
+            )
         target = _group(cmd_name, command) if isinstance(command, _Group) else _load(command)
         if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -160,13 +166,6 @@ class LazyGroup(TyperGroup):
         """Write the list of commands for `--help` without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in self.members.items()])
-
-    def _name_problem(self, name: str) -> ConfigError:
-        close = get_close_matches(name, self.members, n=1)
-        hint = (
-            f"did you mean `{close[0]}`?" if close else f"run `{self.path} --help` for the commands"
-        )
-        return ConfigError(f"unknown command: `{name}`", key="command.unknown", hint=hint)
 
 
 def _load(command: _Command) -> Any:  # noqa: ANN401

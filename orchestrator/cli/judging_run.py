@@ -27,7 +27,6 @@ from orchestrator.config.request import read_request
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import check_commands
 from orchestrator.judging.hidden_tests import read_hidden
 from orchestrator.judging.judge_request import JudgingRules, Rounds
 from orchestrator.judging.judgement import Judgement
@@ -96,7 +95,6 @@ def read_rules(
     others = [check for check in dict.fromkeys(checks) if check not in must_fix]
     configuration = {"instruments": settings.judge.instruments}
     rules = read_request(JudgingRules, {**configuration, **given, "checks": tuple(others)})
-    check_commands(rules.commands)
     if hidden is None:
         return rules
     return replace(rules, hidden=_read_hidden(repository, settings, hidden))

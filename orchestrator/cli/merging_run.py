@@ -14,6 +14,7 @@ from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.messages import tell
 from orchestrator.cli.signals import run_interruptibly
 from orchestrator.config.loading import load_settings
+from orchestrator.config.request import read_request
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.conflict_matrix import Conflicts
@@ -123,6 +124,7 @@ def find_tested_conflicts(
         OrchestratorError: The engine cannot be reached, or the checks fail on the base.
         typer.Exit: The command was interrupted.
     """
+    checks = read_request(MergeRequest, {"checks": tuple(checks)}).checks
     config = settings_of_checks(repository, checks, file)
     merger = Merger(repository.top, config=config, note=tell)
     return run_interruptibly(

@@ -26,9 +26,6 @@ _PAUSE = 1.0
 def turn(run: RunOptions) -> Iterator[None]:
     """Wait or exit while another run is live, as `--when-busy` asks; then run the `with` block.
 
-    Args:
-        run: The options of the command.
-
     Raises:
         ConfigError: The option has an invalid value.
         RepositoryError: There is no repository.

@@ -10,6 +10,7 @@ from orchestrator.config.values import (
     DEFAULT_TIMEOUT,
     LONGEST,
     CacheKind,
+    CommandLine,
     Commands,
     Cpus,
     Memory,
@@ -17,7 +18,6 @@ from orchestrator.config.values import (
     Pids,
     Port,
     Seconds,
-    command_line,
 )
 
 
@@ -69,7 +69,7 @@ def variable_prefix(service: str) -> str:
 class Check(Model):
     """A command that must succeed on each worker's commit."""
 
-    run: Annotated[str, AfterValidator(command_line)]
+    run: CommandLine
     """Shell command."""
     name: str | None = Field(default=None, min_length=1, max_length=100)
     """Name of the check in reports. Default: the command."""

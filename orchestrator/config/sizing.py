@@ -30,12 +30,7 @@ def this_machine() -> Demand:
 
 
 def cpus_of(config: ParallelConfig, *, cpus: float) -> float:
-    """Return the number of CPUs that a worker may use.
-
-    Args:
-        config: The settings of the worker.
-        cpus: The CPUs of the machine.
-    """
+    """Return the number of CPUs that a worker may use."""
     return config.limits.cpus or min(DEFAULT_CPUS, cpus)
 
 
@@ -43,10 +38,6 @@ def demand(config: ParallelConfig, *, cpus: float) -> Demand:
     """Return the CPUs and memory that are reserved for a worker and its services.
 
     Limits that the user chose are reserved in full, of the defaults only a share.
-
-    Args:
-        config: The run's configuration.
-        cpus: CPUs of the machine.
     """
     services = config.project.services.values()
     own, memory = config.limits.cpus or cpus_of(config, cpus=cpus) * _SHARE, config.limits.memory

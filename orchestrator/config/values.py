@@ -153,7 +153,9 @@ def with_unix_lines(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-Commands = tuple[Annotated[str, AfterValidator(command_line)], ...]
+CommandLine = Annotated[str, AfterValidator(command_line)]
+"""A shell command."""
+Commands = tuple[CommandLine, ...]
 """A tuple of shell commands."""
 
 

@@ -133,9 +133,6 @@ class Worktree:
         `git update-index --refresh` would read all files. Files whose size and time have changed
         too are left for git to compare.
 
-        Args:
-            repository: The repository.
-
         Raises:
             RepositoryError: Git failed.
         """

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -354,14 +354,14 @@ def discover(directory: Path) -> tuple[Path, Path, Path]:
     Raises:
         RepositoryError: There is no repository, or it is bare.
     """
-    git = Git(None)
+    git, ask = Git(None), ("-C", str(directory), "rev-parse")
     try:
-        answer = git.text(
-            "-C", str(directory), "rev-parse",
-            "--show-toplevel", "--absolute-git-dir", "--git-common-dir",
-        )  # fmt: skip
+        answer = git.text(*ask, "--show-toplevel", "--absolute-git-dir", "--git-common-dir")
     except GitCommandError as error:
-        raise _not_a_repository(directory, error) from error
+        git_dir = directory
+        with suppress(GitCommandError):
+            git_dir = Path(git.text(*ask, "--absolute-git-dir"))
+        raise _not_a_repository(directory, git_dir, error) from error
     top, git_dir, common_dir, *more = (directory / line for line in answer.split("\n"))
     common_dir = common_dir.resolve()  # `--path-format=absolute` needs git 2.31
     if more:
@@ -380,7 +380,7 @@ def discover(directory: Path) -> tuple[Path, Path, Path]:
     return top, git_dir, common_dir
 
 
-def _not_a_repository(directory: Path, error: GitCommandError) -> RepositoryError:
+def _not_a_repository(directory: Path, git_dir: Path, error: GitCommandError) -> RepositoryError:
     if "dubious ownership" in error.stderr:
         return RepositoryError(
             f"git does not trust the repository at {directory}: it belongs to another user",
@@ -389,7 +389,7 @@ def _not_a_repository(directory: Path, error: GitCommandError) -> RepositoryErro
             f"safe.directory {directory}`",
         )
     if "work tree" in error.stderr or "bare repository" in error.stderr:
-        message, hint = no_work_tree(directory)
+        message, hint = no_work_tree(directory, git_dir)
         return RepositoryError(message, key="repository.bare", hint=hint)
     return NoRepositoryError(
         f"not a git repository: {directory}",

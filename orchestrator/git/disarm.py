@@ -66,11 +66,6 @@ def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
     Does nothing unless the configuration names files of the tree, because the per-worktree
     configuration is an extension that other programs may not know. The caller holds the repository
     lock.
-
-    Args:
-        repository: The user's repository.
-        path: The worktree.
-        git_dir: The worktree's own git directory.
     """
     configured = repository.git_config
     risky = {key for key, value in configured.items() if _replacement(key) and _inside(value, path)}

@@ -13,8 +13,6 @@ indexes.
 """
 _MOST_SAID = 8 * 1024
 """Number of bytes that are kept of both the beginning and the end of an error output."""
-_POINTER = "gitdir: "
-_LONGEST = 10_000
 
 
 def disk_full(said: str) -> OSError | None:
@@ -34,11 +32,10 @@ def excerpt(said: IO[bytes]) -> str:
     return (words + said.read(_MOST_SAID)).decode("utf-8", "replace")
 
 
-def no_work_tree(directory: Path) -> tuple[str, str]:
+def no_work_tree(directory: Path, git_dir: Path) -> tuple[str, str]:
     """Return message and hint: the repository is bare, or its worktrees wrongly count as bare."""
     for place in (directory, *directory.parents):
-        git_dir = _git_dir_named_by(place)
-        if git_dir is not None and git_dir.parent.name == "worktrees":
+        if (place / ".git").is_file() and git_dir.parent.name == "worktrees":
             # As older versions of this program left it, which did not move the setting.
             common_dir = git_dir.parent.parent
             git = f"git --git-dir={shlex.quote(str(common_dir))} config"
@@ -48,17 +45,5 @@ def no_work_tree(directory: Path) -> tuple[str, str]:
                 f"repair it with `{git} --worktree core.bare true "
                 f"&& {git} --local --unset core.bare`",
             )
-        if git_dir is not None or ((place / "HEAD").exists() and (place / "objects").exists()):
-            break
     hint = "run the command inside a checkout of the repository"
     return f"the repository at {directory} is bare", hint
-
-
-def _git_dir_named_by(place: Path) -> Path | None:
-    file = place / ".git"
-    if not file.is_file() or file.stat().st_size > _LONGEST:
-        return None
-    text = os.fsdecode(file.read_bytes()).rstrip("\r\n")
-    if not text.startswith(_POINTER):
-        return None
-    return Path(os.path.normpath(place / text.removeprefix(_POINTER)))

@@ -225,14 +225,7 @@ def tell_index(
 
 
 def tell_index_again(repository: Repository, root: Path, git_dir: Path, tree: Path) -> None:
-    """Refresh a worktree's index after a change of the files' owner, unless a file was edited.
-
-    Args:
-        repository: The user's repository.
-        root: The worker's state directory.
-        git_dir: The worktree's git directory.
-        tree: The worktree.
-    """
+    """Refresh a worktree's index after a change of the files' owner, unless a file was edited."""
     try:
         given = json.loads((root / RECORD).read_text())
     except FileNotFoundError:

@@ -97,10 +97,6 @@ def count_objects(parts: Sequence[Part], expected: int) -> int:
     """Return the number of different objects in a list, or a smaller number.
 
     Only the beginnings of ids are compared, which takes less memory.
-
-    Args:
-        parts: The list.
-        expected: The approximate number of objects.
     """
     if len(parts) == 1:
         return sum(1 for _ in parts[0].lines())

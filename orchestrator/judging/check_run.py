@@ -6,7 +6,6 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.errors import ConfigError
 from orchestrator.results import Reason
 
 Answer = Literal["pass", "fail", "none"]
@@ -20,18 +19,6 @@ BLAMELESS = frozenset(
     }
 )  # fmt: skip
 """Reasons for a failed run that say nothing about the tested commit."""
-
-
-def check_commands(commands: Sequence[str]) -> None:
-    """Check that no command is empty, because an empty command always succeeds.
-
-    Raises:
-        ConfigError: A command is empty.
-    """
-    if not all(command.strip() for command in commands):
-        raise ConfigError(
-            "a check must not be empty", key="check.empty", hint="name a command that must succeed"
-        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from orchestrator.config.judging import Pattern, Tests
 from orchestrator.config.option import Group, Option
-from orchestrator.config.values import CHECKED, Commands
+from orchestrator.config.values import CHECKED, CommandLine, Commands
 
 
 @dataclass(frozen=True, kw_only=True, config=CHECKED)
@@ -42,11 +42,11 @@ class JudgingRules:
     """Content of files, by path, that are added to a candidate for a second run of all checks."""
     lint: Annotated[Commands, Option(Group.JUDGING, "CMD", repeatable=True)] = ()
     """Linter that prints a line per finding; candidates that add fewer rank higher; repeatable."""
-    coverage: Annotated[str | None, Option(Group.JUDGING, "CMD")] = None
+    coverage: Annotated[CommandLine | None, Option(Group.JUDGING, "CMD")] = None
     """Command that writes lcov or Cobertura XML to $ORCHESTRATOR_COVERAGE, to rank candidates."""
-    probe: Annotated[str | None, Option(Group.JUDGING, "CMD")] = None
+    probe: Annotated[CommandLine | None, Option(Group.JUDGING, "CMD")] = None
     """Command whose output shows behaviour; candidates that agree with more others rank higher."""
-    judge: Annotated[str | None, Option(Group.JUDGING, "CMD")] = None
+    judge: Annotated[CommandLine | None, Option(Group.JUDGING, "CMD")] = None
     """Command that compares two candidates whose checks and probes have equal results."""
 
     @property

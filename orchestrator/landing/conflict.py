@@ -193,12 +193,7 @@ class StoredAnswers:
             self._known = _ANSWERS.validate_json(path.read_bytes())
 
     def get(self, commit: str, attempt: int) -> Proposal | None:
-        """Return the stored answer, which may be unfinished.
-
-        Args:
-            commit: The commit with conflict markers.
-            attempt: Number of the attempt.
-        """
+        """Return the stored answer, which may be unfinished."""
         return self._known.get(self._key(commit, attempt))
 
     def put(self, commit: str, attempt: int, proposal: Proposal | None) -> None:

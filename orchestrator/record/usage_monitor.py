@@ -16,7 +16,6 @@ from orchestrator.files.walk import Walk
 from orchestrator.record.history import RunHistory
 from orchestrator.record.worker_view import TALKING
 from orchestrator.state.worker_directory import Store
-from orchestrator.worker_spec import WorkerSpec
 
 INTERVAL = 1.0
 """Default number of seconds between two measurements of the workers."""
@@ -90,22 +89,19 @@ class UsageMonitor:
         workers = [w for w in self._history.workers.values() if w.state in TALKING]
         usage = self._usage() if workers else {}
         begun = time.monotonic()
-        for worker in workers:
-            measured = self._measure_worker(worker.spec, usage.get(worker.spec.worker_id))
+        for number, spec in ((worker.spec.worker_id, worker.spec) for worker in workers):
+            used, store = usage.get(number), Store(root=self._history.directory.worker(number))
+            tree = store.upper if store.upper.is_dir() else store.copy
+            measured = WorkerMeasured(
+                worker_id=number,
+                cpus=self._rate(number, used),
+                memory=used.memory if used else None,
+                disk=disk_use((tree, store.git), most_files=MOST_FILES, seconds=_LONGEST).size,
+                files=count_changes(store, self._history.record.top / spec.directory),
+            )
             if not self._ended.is_set():
                 self._emit(measured)
         return time.monotonic() - begun
-
-    def _measure_worker(self, spec: WorkerSpec, used: Usage | None) -> WorkerMeasured:
-        store = Store(root=self._history.directory.worker(spec.worker_id))
-        tree = store.upper if store.upper.is_dir() else store.copy
-        return WorkerMeasured(
-            worker_id=spec.worker_id,
-            cpus=self._rate(spec.worker_id, used),
-            memory=used.memory if used else None,
-            disk=disk_use((tree, store.git), most_files=MOST_FILES, seconds=_LONGEST).size,
-            files=count_changes(store, self._history.record.top / spec.directory),
-        )
 
     def _usage(self) -> dict[int, Usage]:
         labels = {MANAGED: "true", RUN: self._history.run_id, ROLE: "worker"}

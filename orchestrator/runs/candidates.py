@@ -13,7 +13,7 @@ from orchestrator.errors import ConfigError, EngineError
 from orchestrator.events import Emit, ignore
 from orchestrator.files.atomic import write_atomically
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import Tester, check_commands
+from orchestrator.judging.check_run import Tester
 from orchestrator.judging.judge import check_base, judge_run
 from orchestrator.judging.judge_request import JudgingRules, Rounds
 from orchestrator.judging.judgement import Judgement, lessons_of
@@ -51,11 +51,10 @@ class CandidateJudge:
             note: Receives messages about the progress.
 
         Raises:
-            ConfigError: There is no check, or a check is an empty command.
+            ConfigError: There is no check.
         """
         if not rules.all_checks:
             raise ConfigError("judging needs a check", key="check.missing")
-        check_commands(rules.commands)
         self._rules = rules
         self._repository = Repository(Path(root) if root is not None else Path.cwd())
         self._config = for_checks(config or ParallelConfig(tasks=("true",)), rules.all_checks)

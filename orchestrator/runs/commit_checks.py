@@ -61,11 +61,7 @@ class ContainerTest:
         self._cancelled = False
 
     def identity(self, image: str) -> str:
-        """Return a text that is equal for two tests that run the same checks in the same way.
-
-        Args:
-            image: Id of the image.
-        """
+        """Return a text that is equal for two tests that run the same checks in the same way."""
         decisive = {"tasks", "limits", "isolation", "project"}
         settings = self._config.model_dump(mode="json", include=decisive)
         return json.dumps([image, settings], sort_keys=True, default=str)

@@ -7,15 +7,16 @@ from json import dumps
 from pathlib import Path
 
 from orchestrator.config.derived import for_checks
+from orchestrator.config.request import read_request
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import Engine, engine_of_run
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import Tester, check_commands
+from orchestrator.judging.check_run import Tester
 from orchestrator.judging.pick import Note, silent
 from orchestrator.judging.protected import Protection
-from orchestrator.landing.branches import RunBranches, read_branches
+from orchestrator.landing.branches import read_branches
 from orchestrator.landing.conflict import Conflict
 from orchestrator.landing.conflict_matrix import Conflicts, find_conflicts
 from orchestrator.landing.land import undo as undo_merge
@@ -90,7 +91,12 @@ class Merger:
         used = engine_used(self._repository.state_dir, branches.run_id)
         with closing(engine_of_run(used)) as engine, self._stoppable():
             if request.checks:
-                test, identity = self._test_of_target(request, branches, engine)
+                target = find_target(self._repository, request.into).commit
+                instruments = self._config.judge.instruments
+                protection = Protection(
+                    self._repository, target, request.tests, branches.began, instruments
+                )
+                test, identity = self._test(request.checks, protection, engine)
                 wish = replace(wish, test=test, tested_by=identity)
             if request.on_conflict == "agent":
                 wish = replace(wish, resolver=self._resolver(request, engine))
@@ -117,7 +123,8 @@ class Merger:
         used = engine_used(self._repository.state_dir, branches.run_id)
         with closing(engine_of_run(used)) as engine, self._stoppable():
             free = Protection(self._repository, base, "free", branches.began)
-            test, identity = self._test(checks, free, engine)
+            request = read_request(MergeRequest, {"checks": tuple(checks)})
+            test, identity = self._test(request.checks, free, engine)
             pairs = PairTest(test=test, identity=identity)
             return find_all_conflicts(self._repository, branches, changed, base, pairs)
 
@@ -133,20 +140,10 @@ class Merger:
         if self._cancelled:
             stop()
 
-    def _test_of_target(
-        self, request: MergeRequest, run: RunBranches, engine: Engine
-    ) -> tuple[CommitTest, str]:
-        target = find_target(self._repository, request.into).commit
-        protection = Protection(
-            self._repository, target, request.tests, run.began, self._config.judge.instruments
-        )
-        return self._test(request.checks, protection, engine)
-
     def _test(
         self, checks: Sequence[str], protection: Protection, engine: Engine
     ) -> tuple[CommitTest, str]:
         """Return a function that tests commits in containers, and a text that identifies it."""
-        check_commands(checks)
         commands = tuple(dict.fromkeys(checks))
         config, top = for_checks(self._config, commands), self._repository.top
         image = ParallelRunner(config, top).plan().image

@@ -7,12 +7,7 @@ from orchestrator.results import RunResult, WorkerResult
 
 
 def worker_result_in(run: Path, result: WorkerResult) -> WorkerResult:
-    """Return a worker's result with the present paths of its logs and its worktree.
-
-    Args:
-        run: The run's present directory.
-        result: The result as it was recorded.
-    """
+    """Return a worker's result with the present paths of its logs and its worktree."""
     recorded = Path(result.log).parent if result.log else run
     if recorded == run or recorded.name != run.name:
         return result

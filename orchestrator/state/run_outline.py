@@ -109,11 +109,5 @@ def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entr
 
 
 def is_left(record: RunOutline, spec: WorkerSpec, refs: frozenset[str]) -> bool:
-    """Return whether the worktree or the branch of a worker still exists.
-
-    Args:
-        record: The record of the worker's run.
-        spec: The worker.
-        refs: The existing branches.
-    """
+    """Return whether the worktree or the branch of a worker still exists."""
     return (record.top / spec.directory).exists() or spec.ref in refs

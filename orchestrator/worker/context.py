@@ -219,11 +219,7 @@ class WorkerContext:
         return self.settings.keys(self.spec.model)
 
     def broker_link(self, access: Access) -> BrokerLink | None:
-        """Return the connection of a container to the credential broker; None without a broker.
-
-        Args:
-            access: Network access of the container.
-        """
+        """Return the connection of a container to the credential broker; None without a broker."""
         broker = self.run.broker
         if broker is None or self.config.isolation.keys == "env":
             return None

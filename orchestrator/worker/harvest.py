@@ -1,4 +1,7 @@
-"""Harvest a worker: pack its changes, verify them, and move its branch to them."""
+"""Harvest a worker: pack its changes, verify them, and move its branch to them.
+
+The limits of time and size are in `harvest_request`.
+"""
 
 from contextlib import suppress
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The input of a worker's harvest, which is possible even if the run's process has died."""
+"""The input and limits of a worker's harvest, which another process may continue."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,8 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.mounts import Workspace
 
+HARVEST_TIMEOUT = 300.0
+"""Maximum number of seconds for committing and packing a worker's files."""
 _MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 _MOMENT = 128 * 1024**2
 """Number of bytes that a fast program can write between exceeding its limit and being stopped."""

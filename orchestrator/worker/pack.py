@@ -22,7 +22,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.quantities import size
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import output_line
-from orchestrator.worker.harvest_request import HarvestRequest, room
+from orchestrator.worker.harvest_request import HARVEST_TIMEOUT, HarvestRequest, room
 from orchestrator.worker.in_container.host_git import RESERVED, ROOM
 from orchestrator.workspace.layout import (
     HARVEST,
@@ -36,8 +36,6 @@ from orchestrator.workspace.layout import (
 )
 from orchestrator.workspace.mounts import Workspace
 
-HARVEST_TIMEOUT = 300.0
-"""Maximum number of seconds for committing and packing a worker's files."""
 DEATH = 30.0
 """Maximum number of seconds between the end of a container's output and its own end."""
 MEASURE = 0.5
@@ -218,15 +216,7 @@ def packing_env(repository: Repository, limits: Limits) -> dict[str, str]:
 def harvest_step(
     name: str, labels: Mapping[str, str], workspace: Workspace, limits: Limits, cpus: float
 ) -> Step:
-    """Return the step that commits and packs the files of an ended worker, without network.
-
-    Args:
-        name: Name of the worker's place.
-        labels: Labels of the container.
-        workspace: The worker's files.
-        limits: The limits of the worker.
-        cpus: Number of CPUs of the container.
-    """
+    """Return the step that commits and packs the files of an ended worker, without network."""
     spec = ContainerSpec(
         name=f"{name}-harvest",
         image=BASE_IMAGE,

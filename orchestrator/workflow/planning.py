@@ -26,12 +26,7 @@ def job_count(config: ParallelConfig) -> int:
 
 
 def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec, ...]:
-    """Return the workers of a run with their tasks and models.
-
-    Args:
-        config: The run's configuration.
-        first: Number of the first worker.
-    """
+    """Return the workers of a run with their tasks and models."""
     count = job_count(config)
     tasks = chain(config.tasks, repeat(config.tasks[0]))
     models = chain(config.models, repeat(config.model))
@@ -226,10 +221,6 @@ def check_modes(config: ParallelConfig, workflow: Workflow) -> None:
 
 def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
     """Refuse shell commands that would contain results of other workers as text.
-
-    Args:
-        config: The settings of the tasks.
-        tasks: Tasks with equal settings.
 
     Raises:
         ConfigError: A shell would execute text that other workers wrote.

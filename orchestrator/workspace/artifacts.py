@@ -83,10 +83,6 @@ def make_place(root: Path, user: tuple[int, int]) -> Path:
 def take(root: Path, redactor: Redactor) -> Handover:
     """Collect the files that a worker handed over before it ended. Repeating the call is safe.
 
-    Args:
-        root: The worker's state directory.
-        redactor: Knows the secrets.
-
     Raises:
         OSError: Not all files could be collected; the other files stay where they are.
     """

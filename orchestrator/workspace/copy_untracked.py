@@ -118,12 +118,7 @@ def write_record(paths: Iterable[str], tree: Path, *directories: Path) -> None:
 
 
 def unchanged(directory: Path, tree: Path) -> frozenset[str]:
-    """Return the copies in a tree that have not changed since they were made.
-
-    Args:
-        directory: The worker's state directory.
-        tree: The worker's worktree.
-    """
+    """Return the copies in a tree that have not changed since they were made."""
     try:
         stamps = json.loads((directory / RECORD).read_text())
     except (OSError, ValueError):

@@ -104,10 +104,20 @@ class WorktreeFiller:
             at_base: Whether the tree is that of the run's base.
             store: Path of the worker's git directory in the container.
         """
-        if self._extras.copies.files:
-            self._copy()
-        if self._extras.submodules:
-            self._put_submodules(store, at_base=at_base)
+        site, copies, found = self._site, self._extras.copies, self._extras.submodules
+        for tree in self._trees if copies.files else ():
+            top = self._repository.top
+            self._copied |= copy_in(copies.files, top, tree, tracked=lambda: self._tracked)
+        lines = "".join(f"{rule}\n" for rule in rules(self._copied, copies.ignored))
+        for git_dir in (site.git, site.harvest) if copies.files else ():
+            with (git_dir / "info" / "exclude").open("a", errors="surrogateescape") as file:
+                file.write(lines)
+        if found:
+            index = None if at_base else self._index
+            for tree in self._trees:
+                found = lay_out(found, tree, self._scratch, index=index)
+            point_to(found, site.over, store)
+            self._inner = found
         for tree in self._trees if self._extras.content.pointers else ():
             write_content(self._repository, self._extras.content.pointers, tree)
 
@@ -121,7 +131,17 @@ class WorktreeFiller:
         if ours:
             write_record(ours, seen, site.root)
         if self._extras.content.is_used:
-            self._tell_of_content()
+            there: dict[str, Pointer] = {}
+            pointers = self._extras.content.pointers
+            for tree, index in self._trees.items():
+                written = {
+                    pointer.path: pointer for pointer in pointers if is_written(pointer, tree)
+                }
+                there |= written
+                if written:
+                    scratch = site.root / "lfs"
+                    tell_index(self._repository, written, tree, index=index, scratch=scratch)
+            write_pointers(there.values(), site.root, site.harvest)
         if self._inner:
             refresh(self._inner, site.tree, self._scratch)
             make_git_dirs(
@@ -133,31 +153,3 @@ class WorktreeFiller:
     @cached_property
     def _tracked(self) -> frozenset[str]:
         return frozenset(os.fsdecode(self._index.run("ls-files", "-z")).split("\0"))
-
-    def _copy(self) -> None:
-        copies, top = self._extras.copies, self._repository.top
-        for tree in self._trees:
-            self._copied |= copy_in(copies.files, top, tree, tracked=lambda: self._tracked)
-        lines = "".join(f"{rule}\n" for rule in rules(self._copied, copies.ignored))
-        for git_dir in (self._site.git, self._site.harvest):
-            with (git_dir / "info" / "exclude").open("a", errors="surrogateescape") as file:
-                file.write(lines)
-
-    def _put_submodules(self, store: str, *, at_base: bool) -> None:
-        index = None if at_base else self._index
-        found = self._extras.submodules
-        for tree in self._trees:
-            found = lay_out(found, tree, self._scratch, index=index)
-        point_to(found, self._site.over, store)
-        self._inner = found
-
-    def _tell_of_content(self) -> None:
-        there: dict[str, Pointer] = {}
-        for tree, index in self._trees.items():
-            pointers = self._extras.content.pointers
-            written = {pointer.path: pointer for pointer in pointers if is_written(pointer, tree)}
-            there |= written
-            if written:
-                scratch = self._site.root / "lfs"
-                tell_index(self._repository, written, tree, index=index, scratch=scratch)
-        write_pointers(there.values(), self._site.root, self._site.harvest)

@@ -213,19 +213,15 @@ class Shared:
         # protection: secrets-are-redacted-from-inputs
         clean = [replace(entry, result=self._redactor.model(entry.result)) for entry in inputs]
         for entry in clean:
-            self._write_input(half, entry)
+            result = entry.result
+            said = result.summary or result.message or ""
+            content = json.dumps(result.model_dump(mode="json"), indent=2).encode()
+            _write(half / f"{entry.name}.json", content)
+            _write(half / f"{entry.name}.summary.md", f"{said}\n".encode("utf-8", "replace"))
+            _write(half / f"{entry.name}.diff", self._diff(entry))
         every = [{"id": entry.name, **entry.result.model_dump(mode="json")} for entry in clean]
         _write(half / RESULTS, json.dumps(every, indent=2).encode())
         half.rename(place)
-
-    def _write_input(self, place: Path, entry: Input) -> None:
-        said = entry.result.summary or entry.result.message or ""
-        _write(
-            place / f"{entry.name}.json",
-            json.dumps(entry.result.model_dump(mode="json"), indent=2).encode(),
-        )
-        _write(place / f"{entry.name}.summary.md", f"{said}\n".encode("utf-8", "replace"))
-        _write(place / f"{entry.name}.diff", self._diff(entry))
 
     def _diff(self, entry: Input) -> bytes:
         """Return a task's diff; if git fails, a comment with the reason."""
@@ -258,20 +254,18 @@ class Shared:
 
         def told(event: Event) -> None:
             emit(event)
-            self._note(event)
+            match event:
+                case WorkerPreparing(worker_id=number):
+                    self._put(replace(self._entries[number], state="running"))
+                case WorkerRetrying(worker_id=number):
+                    state = f"failed: {event.reason}, retrying"
+                    self._put(replace(self._entries[number], state=state))
+                case WorkerDone(result=result):
+                    self._put(self._ended(result))
+                case _:
+                    pass
 
         return told
-
-    def _note(self, event: Event) -> None:
-        match event:
-            case WorkerPreparing(worker_id=number):
-                self._put(replace(self._entries[number], state="running"))
-            case WorkerRetrying(worker_id=number):
-                self._put(replace(self._entries[number], state=f"failed: {event.reason}, retrying"))
-            case WorkerDone(result=result):
-                self._put(self._ended(result))
-            case _:
-                pass
 
     def _ended(self, result: WorkerResult) -> Entry:
         done = result.status is Status.SUCCESS and result.started_at is not None
@@ -302,12 +296,7 @@ class Shared:
 
 
 def collect(directory: Path, redactor: Redactor) -> Handover:
-    """Collect the files that a worker handed over before it ended. Repeating the call is safe.
-
-    Args:
-        directory: The worker's state directory.
-        redactor: Removes the values of secrets.
-    """
+    """Collect the files that a worker handed over before it ended. Repeating the call is safe."""
     try:
         return artifacts.take(directory, redactor)
     except OSError as error:

@@ -157,6 +157,8 @@ def report(bench: Bench, networks: list[str], options: argparse.Namespace) -> No
     ]  # fmt: skip
     rows = [bench.row(network, slots) for network in networks]
     measure.table(f"{tasks} tasks, {slots} at once, no worktrees", head, rows)
+    if not options.starts:
+        return
     rows = [
         bench.percentiles(way, network, count, options.starts)
         for network in networks

@@ -110,7 +110,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "worker/dotenv.py": "_File.replace _File._make",
         "workspace/confined.py": "make_scratch _open_directory",
         "workspace/copy_untracked.py": "_open_folder _copy_one _copy_file",
-        "workspace/furnish.py": "WorktreeFiller._copy",
+        "workspace/furnish.py": "WorktreeFiller.put",
         "workspace/submodules.py": "point_to",
     },
     "The directory was opened without following links, and the file is new in it.": {

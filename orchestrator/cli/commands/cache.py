@@ -1,7 +1,6 @@
 """`orchestrator cache`: fill, list and remove the package caches of workers."""
 
 import os
-from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
@@ -66,7 +65,11 @@ def list_caches(json: options.Json = False) -> None:
 
     A worker uses the newest cache that was made for its lock files, or else the newest cache.
     """
-    rows = _rows(generations(Repository(Path.cwd())))
+    rows = [
+        (generation.name, kind.name, disk_use([kind], most_files=_MOST_FILES).size)
+        for generation in generations(Repository(Path.cwd()))
+        for kind in sorted(generation.iterdir())
+    ]
     if json:
         caches = [{"generation": name, "cache": kind, "size": size} for name, kind, size in rows]
         show_json(dumps({"caches": caches}, indent=2))
@@ -94,11 +97,3 @@ def clear() -> None:
         show(f"removed {generation.name}")
     if not removed:
         tell("there are no caches")
-
-
-def _rows(caches: Sequence[Path]) -> list[tuple[str, str, int]]:
-    kinds = ((generation, kind) for generation in caches for kind in sorted(generation.iterdir()))
-    return [
-        (generation.name, kind.name, disk_use([kind], most_files=_MOST_FILES).size)
-        for generation, kind in kinds
-    ]

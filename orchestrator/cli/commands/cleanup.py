@@ -128,21 +128,25 @@ def gc(
 ) -> None:
     """Remove worktrees and branches of ended workers whose work is all committed and merged."""
     top = find_top(Path.cwd())
-    asked = older_than or _retention(top, config) or RETENTION
-    wanted = Wanted(merged=True, older_than=age("--older-than", asked))
+    if not older_than:
+        # Imported here because only `gc` reads the configuration.
+        from orchestrator.config.loading import load_settings
+
+        settings = load_settings(
+            options={}, environ=os.environ, top=top, file=config, task_needed=False
+        )
+        older_than = settings.config.retention or RETENTION
+    wanted = Wanted(merged=True, older_than=age("--older-than", older_than))
     _clean(top, wanted, run=None, purge=False, dry_run=dry_run)
 
 
-def _retention(top: Path, file: Path | None) -> str | None:
-    # Imported here because only `gc` reads the configuration.
-    from orchestrator.config.loading import load_settings
-
-    settings = load_settings(options={}, environ=os.environ, top=top, file=file, task_needed=False)
-    return settings.config.retention
-
-
 def _clean(root: Path, wanted: Wanted, *, run: str | None, purge: bool, dry_run: bool) -> None:
-    engine, missing = _engine()
+    engine: Engine | None = None
+    missing: OrchestratorError | None = None
+    try:
+        engine = load_engine("docker")
+    except (EngineError, UnsupportedError) as error:
+        missing = error
     try:
         report = clean_up(
             root,
@@ -178,13 +182,6 @@ def restore(workers: Numbers = None, run: RunOfBackup = None) -> None:
         show("\n  ".join([what, *_kept_lines(worker.kept_refs)]))
     if not restored:
         tell("nothing to restore")
-
-
-def _engine() -> tuple[Engine | None, OrchestratorError | None]:
-    try:
-        return load_engine("docker"), None
-    except (EngineError, UnsupportedError) as error:
-        return None, error
 
 
 def _show_report(report: CleanupReport, *, dry_run: bool) -> None:

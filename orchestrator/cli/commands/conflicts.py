@@ -88,7 +88,16 @@ def _show(found: Conflicts) -> None:
     if not found.workers:
         tell(f"no worker of run {found.run_id} has committed anything")
         return
-    show("\n".join([_files(found), "", *_pairs(found), _sum(found)]))
+    lines = [_files(found), ""]
+    shown = [pair for pair in found.pairs if pair.files or not pair.is_clean]
+    if shown:
+        rows = [(f"{pair.a or _BASE} + {pair.b}", _result(pair)) for pair in shown]
+        lines += [table([("PAIR", "RESULT"), *rows], width=terminal_width()), ""]
+    said = count(len(found.conflicting), "conflict") if found.conflicting else "no conflicts"
+    lines.append(
+        f"{count(len(found.workers), 'worker')}, {count(len(found.pairs), 'pair')}: {said}"
+    )
+    show("\n".join(lines))
 
 
 def _files(found: Conflicts) -> str:
@@ -109,18 +118,6 @@ def _files(found: Conflicts) -> str:
     return table(rows, width=terminal_width(), shrink=0)
 
 
-def _pairs(found: Conflicts) -> list[str]:
-    shown = [pair for pair in found.pairs if pair.files or not pair.is_clean]
-    if not shown:
-        return []
-    rows = [("PAIR", "RESULT"), *((_names(pair), _result(pair)) for pair in shown)]
-    return [table(rows, width=terminal_width()), ""]
-
-
-def _names(pair: Pair) -> str:
-    return f"{pair.a or _BASE} + {pair.b}"
-
-
 def _result(pair: Pair) -> str:
     if pair.kind == "unknown":
         return "git could not merge the commits within its limits"
@@ -132,10 +129,3 @@ def _result(pair: Pair) -> str:
     if pair.is_clean:
         return f"clean; both changed {named}{more}"
     return f"conflict ({pair.kind}): {named}{more}"
-
-
-def _sum(found: Conflicts) -> str:
-    bad = len(found.conflicting)
-    return f"{count(len(found.workers), 'worker')}, {count(len(found.pairs), 'pair')}: " + (
-        "no conflicts" if not bad else count(bad, "conflict")
-    )

@@ -81,7 +81,12 @@ def doctor(
     """Check that this machine can start a run."""
     checks = list(_checks(config))
     if as_json:
-        show_json(_as_json(checks))
+        ok = not any(check.exit_code for check in checks)
+        limits = {limit: check.enforced for check in checks for limit in check.limits}
+        shown = [asdict(check) for check in checks]
+        for entry in shown:
+            del entry["limits"], entry["enforced"]
+        show_json(json.dumps({"ok": ok, "checks": shown, "limits": limits}, indent=2))
     else:
         show("\n".join(map(check_line, checks)))
     raise typer.Exit(max(check.exit_code for check in checks))
@@ -176,16 +181,11 @@ def _repository() -> Iterator[Check]:
     shallow = ", shallow" if repository.shallow_commits() else ""
     partial = ", partial clone: no history for workers" if is_partial(repository.git_config) else ""
     yield Check(name="repository", detail=f"{repository.top}, HEAD {head[:12]}{shallow}{partial}")
-    yield _disk(repository.top)
-
-
-def _disk(top: Path) -> Check:
-    free = shutil.disk_usage(top).free
-    detail = f"{amount(free)} free"
-    if free >= LOW_DISK:
-        return Check(name="disk", detail=detail)
-    hint = "free some space: a few workers may fill the disk"
-    return Check(name="disk", state="warn", detail=detail, hint=hint)
+    free = shutil.disk_usage(repository.top).free
+    hint = "free some space: a few workers may fill the disk" if free < LOW_DISK else None
+    yield Check(
+        name="disk", state="warn" if hint else "ok", detail=f"{amount(free)} free", hint=hint
+    )
 
 
 def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
@@ -396,12 +396,3 @@ def check_line(check: Check) -> str:
     """Return a line about a check, and its hint."""
     hint = f"\n    hint: {check.hint}" if check.hint else ""
     return f"{_MARKS[check.state]} {check.name}: {check.detail}{hint}"
-
-
-def _as_json(checks: list[Check]) -> str:
-    ok = not any(check.exit_code for check in checks)
-    limits = {limit: check.enforced for check in checks for limit in check.limits}
-    shown = [asdict(check) for check in checks]
-    for check in shown:
-        del check["limits"], check["enforced"]
-    return json.dumps({"ok": ok, "checks": shown, "limits": limits}, indent=2)

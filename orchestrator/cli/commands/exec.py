@@ -100,16 +100,12 @@ def _start_inside(
                 yield process
         except BaseException:
             with suppress(OrchestratorError):
-                _hang_up(engine, container, mark)
+                # End all processes with the mark in their environment; the engine cannot do so.
+                hang_up = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
+                with closing(engine.enter(container, hang_up)) as other:
+                    for _ in other.output():
+                        pass
             raise
-
-
-def _hang_up(engine: Engine, container: str, mark: str) -> None:
-    """End all processes that have `mark` in their environment; the engine cannot do so."""
-    command = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
-    with closing(engine.enter(container, command)) as process:
-        for _ in process.output():
-            pass
 
 
 @contextmanager
@@ -169,7 +165,11 @@ class _Sink:
             if end:
                 put(output_lines(text[:end]).removesuffix("\n"), self._out)
         elif self._out.isatty():
-            self._show(self._held + self._decoder.decode(data))
+            text = self._held + self._decoder.decode(data)
+            # The next chunk completes a sequence that is incomplete.
+            end = begun_sequence(text)
+            self._held = text[end:]
+            self._out.write(output_lines(text[:end]))
         else:
             self._out.buffer.write(data)
         self._out.flush()
@@ -181,9 +181,3 @@ class _Sink:
         else:
             self._out.write(rest)
         self._out.flush()
-
-    def _show(self, text: str) -> None:
-        # The next chunk completes a sequence that is incomplete.
-        end = begun_sequence(text)
-        self._held = text[end:]
-        self._out.write(output_lines(text[:end]))

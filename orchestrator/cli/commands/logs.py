@@ -89,7 +89,7 @@ def logs(
         raise ConfigError("`--force` requires `--raw`", key="option.incomplete")
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
-        chosen = [*(_stage_logs(history, numbers, stages) if stages else _logs(history, numbers))]
+        chosen = list(_logs(history, numbers, stages))
         sources = [_source(log, raw=options.raw, alone=bool(worker)) for log in chosen]
         for source in sources:
             stack.callback(source.close)
@@ -107,29 +107,21 @@ def events(run: RunOption = None, follow_: Follow = False) -> None:
     with open_run(run) as history:
         path = history.directory.path / EVENTS
         with closing(LineTail(path, longest=LONGEST_EVENT)) as tail:
-            _follow_events(history, tail, go_on=follow_)
+
+            def step() -> bool:
+                written = tail.read()
+                for line in written.splitlines():
+                    try:
+                        event = json.loads(line)
+                    except ValueError:
+                        # A run that was killed may leave an incomplete line.
+                        continue
+                    show_json(json.dumps(event))
+                return bool(written)
+
+            follow(step, is_live=lambda: follow_ and history.directory.is_live())
         if follow_:
             history.result()
-
-
-def _follow_events(history: RunHistory, tail: LineTail, *, go_on: bool) -> None:
-    def step() -> bool:
-        written = tail.read()
-        for event in _events(written):
-            show_json(event)
-        return bool(written)
-
-    follow(step, is_live=lambda: go_on and history.directory.is_live())
-
-
-def _events(written: bytes) -> Iterator[str]:
-    for line in written.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            # A run that was killed may leave an incomplete line.
-            continue
-        yield json.dumps(event)
 
 
 @dataclass(frozen=True)
@@ -141,20 +133,16 @@ class _Log:
     stream: Stream
 
 
-def _logs(history: RunHistory, numbers: list[int]) -> Iterator[_Log]:
-    for number in numbers:
-        for attempt, directory in attempts(history.directory, number):
-            label = f"W{number}" if attempt is None else f"W{number}.{attempt}"
-            yield _Log(directory / "stdout.log", label, "stdout")
-            yield _Log(directory / "stderr.log", label, "stderr")
-
-
-def _stage_logs(history: RunHistory, numbers: list[int], stages: list[str]) -> Iterator[_Log]:
+def _logs(history: RunHistory, numbers: list[int], stages: list[str]) -> Iterator[_Log]:
+    """Yield the logs of the stages; without stages, those of the tasks."""
     for number in numbers:
         for attempt, directory in attempts(history.directory, number):
             label = f"W{number}" if attempt is None else f"W{number}.{attempt}"
             for path in (path for stage in stages for path in stage_logs(directory, stage)):
                 yield _Log(path, f"{label} {path.stem}", "stdout")
+            if not stages:
+                yield _Log(directory / "stdout.log", label, "stdout")
+                yield _Log(directory / "stderr.log", label, "stderr")
 
 
 class _Source(Protocol):

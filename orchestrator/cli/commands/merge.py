@@ -90,8 +90,7 @@ def merge(
     By default, all succeeded workers of the newest run are merged. All merges are computed and
     checked first; then the branch is moved once. The exit code is 1 if any branch is left out.
     """
-    _check_queue(given, options)
-    _check_agent(given, options, settings)
+    _check_options(given, options, settings)
     request = read_request(MergeRequest, given)
     run, numbers = run_and_workers(words)
     repository = Repository(Path.cwd())
@@ -128,8 +127,18 @@ def merge(
         raise typer.Exit(SOME_LEFT)
 
 
-def _check_queue(given: GivenSettings, options: MergeCommand) -> None:
-    on_conflict = given.get("on_conflict")
+def _check_options(given: GivenSettings, options: MergeCommand, settings: GivenSettings) -> None:
+    on_conflict, changes_nothing = given.get("on_conflict"), given.get("dry_run") or options.undo
+    if on_conflict == "agent" and changes_nothing:
+        raise ConfigError(
+            "`--on-conflict agent` cannot be used with `--dry-run` or `--undo`",
+            key="option.conflict",
+        )
+    if on_conflict != "agent" and (settings or options.resolver_task or given.get("allowed")):
+        raise ConfigError(
+            "options of an agent, such as `--agent-cli`, require `--on-conflict agent`",
+            key="option.incomplete",
+        )
     if not options.queue and not given.keys().isdisjoint(("checks", "tests")):
         raise ConfigError("`--check` and `--tests` require `--queue`", key="option.incomplete")
     if options.config and not options.queue and on_conflict != "agent":
@@ -138,28 +147,13 @@ def _check_queue(given: GivenSettings, options: MergeCommand) -> None:
         )
     if not options.queue:
         return
-    if given.get("dry_run") or options.undo:
+    if changes_nothing:
         raise ConfigError(
             "`--queue` cannot be used with `--dry-run` or `--undo`", key="option.conflict"
         )
     if on_conflict == "stop":
         raise ConfigError(
             "`--on-conflict stop` cannot be used with `--queue`: use `skip` or `agent`",
-            key="option.conflict",
-        )
-
-
-def _check_agent(given: GivenSettings, options: MergeCommand, settings: GivenSettings) -> None:
-    if given.get("on_conflict") != "agent":
-        if settings or options.resolver_task or given.get("allowed"):
-            raise ConfigError(
-                "options of an agent, such as `--agent-cli`, require `--on-conflict agent`",
-                key="option.incomplete",
-            )
-        return
-    if given.get("dry_run") or options.undo:
-        raise ConfigError(
-            "`--on-conflict agent` cannot be used with `--dry-run` or `--undo`",
             key="option.conflict",
         )
 

@@ -61,8 +61,13 @@ def network_log(
     records = [record for log in logs for record in log.records]
     refused_hosts, learned = entries_for_refused(records), entries_for_learned(records)
     if json:
+        connections = [
+            {"worker": log.worker, "attempt": log.attempt, **record.model_dump(mode="json")}
+            for log in logs
+            for record in log.records
+        ]
         found = {"refused": refused_hosts, "learned": learned}
-        show_json(dumps({"connections": list(map(_entry, _lines(logs))), **found}))
+        show_json(dumps({"connections": connections, **found}))
     elif any(log.records for log in logs):
         rows = [_HEADING, *(row for log in logs for row in _rows(log))]
         show(table(rows, width=terminal_width(), shrink=_HOST))
@@ -106,15 +111,6 @@ def _logs(history: RunHistory, worker: int | None, *, refused: bool) -> Iterator
             found = read_records(directory / NETWORK_LOG)
             records = [record for record in found if not refused or record.decision == "refused"]
             yield _Log(worker=number, name=view.spec.name, attempt=attempt, records=records)
-
-
-def _lines(logs: list[_Log]) -> Iterator[tuple[_Log, NetworkRecord]]:
-    return ((log, record) for log in logs for record in log.records)
-
-
-def _entry(line: tuple[_Log, NetworkRecord]) -> dict[str, object]:
-    log, record = line
-    return {"worker": log.worker, "attempt": log.attempt, **record.model_dump(mode="json")}
 
 
 def _rows(log: _Log) -> Iterator[tuple[str, ...]]:

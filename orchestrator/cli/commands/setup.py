@@ -26,7 +26,7 @@ from orchestrator.cli.commands.image import (
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.engine.images.archive import load_images
-from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
+from orchestrator.engine.images.builder import ImageBuilder, image_statuses
 from orchestrator.engine.images.machine import prepare_machine
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
 from orchestrator.errors import ConfigError, OrchestratorError
@@ -69,25 +69,21 @@ def setup(options: SetupOptions) -> None:
     if not options.check:
         prepare_machine(lambda text: None if options.quiet else tell(one_line(text)))
         if options.load is None:
-            _build(agents, options)
+            with (
+                own_engine() as engine,
+                build_progress(quiet=options.quiet) as progress,
+                build_variables(options.company or ()) as environ,
+            ):
+                builder = ImageBuilder(engine=engine, environ=environ, progress=progress)
+                builder.build_base()
+                for agent in agents:
+                    build_one(builder, agent)
         else:
             with own_engine() as engine:
                 load_images(engine, options.load)
     checks = list(_checks(agents))
     show("\n".join(map(check_line, checks)))
     raise typer.Exit(max(check.exit_code for check in checks))
-
-
-def _build(agents: list[AgentImage], options: SetupOptions) -> None:
-    with (
-        own_engine() as engine,
-        build_progress(quiet=options.quiet) as progress,
-        build_variables(options.company or ()) as environ,
-    ):
-        builder = ImageBuilder(engine=engine, environ=environ, progress=progress)
-        builder.build_base()
-        for agent in agents:
-            build_one(builder, agent)
 
 
 def _checks(agents: list[AgentImage]) -> Iterator[Check]:
@@ -97,10 +93,14 @@ def _checks(agents: list[AgentImage]) -> Iterator[Check]:
             yield Check(name="engine", detail=engine.check(images=(), runtime=None).version)
             known = {status.tag: status for status in image_statuses(engine)}
             for image in dict.fromkeys((BASE_IMAGE, *map(_image_of, agents))):
-                yield (
-                    _stale(known[image])
-                    if known[image].stale
-                    else check_image(engine, image, required=True)
+                if not known[image].stale:
+                    yield check_image(engine, image, required=True)
+                    continue
+                yield Check(
+                    name="image",
+                    state="warn",
+                    detail=f"{image} was built by another version, or on another base",
+                    hint="`orchestrator setup` builds it again",
                 )
     except OrchestratorError as error:
         yield check_of_error("engine", error)
@@ -109,12 +109,3 @@ def _checks(agents: list[AgentImage]) -> Iterator[Check]:
 def _image_of(agent: AgentImage) -> str:
     fixed = {AgentImage.SHELL: BASE_IMAGE, AgentImage.BROKER: BROKER_IMAGE}
     return fixed.get(agent) or worker_image(agent.value)
-
-
-def _stale(status: ImageStatus) -> Check:
-    return Check(
-        name="image",
-        state="warn",
-        detail=f"{status.tag} was built by another version, or on another base",
-        hint="`orchestrator setup` builds it again",
-    )

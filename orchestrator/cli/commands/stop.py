@@ -7,9 +7,8 @@ import typer
 from orchestrator.cli.output.messages import show
 from orchestrator.cli.run_arguments import RunOption, follow, open_run
 from orchestrator.errors import ConfigError
-from orchestrator.record.history import RunHistory
 from orchestrator.record.stop_request import request_stop
-from orchestrator.results import Reason, WorkerResult
+from orchestrator.results import Reason
 
 
 def stop(
@@ -45,20 +44,16 @@ def stop(
         for number in workers or ():
             if number not in running:
                 show(f"worker {number} {history.sentence(number)}")
-        follow(lambda: False, is_live=lambda: _are_running(history, running))
+        directory = history.directory
+        follow(
+            lambda: False,
+            is_live=lambda: None in map(directory.result, running) and directory.is_live(),
+        )
         for number in running:
-            result = history.directory.result(number)
-            show(_ending(history, number, result))
-
-
-def _ending(history: RunHistory, number: int, result: WorkerResult | None) -> str:
-    if result is None:
-        return f"worker {number} {history.sentence(number)}"
-    if result.reason is not Reason.CANCELLED:
-        return f"worker {number} ended before it was stopped: {result.outcome}"
-    return f"worker {number} was stopped; its work is on the branch {result.branch}"
-
-
-def _are_running(history: RunHistory, running: list[int]) -> bool:
-    waiting = any(history.directory.result(number) is None for number in running)
-    return waiting and history.directory.is_live()
+            result = directory.result(number)
+            if result is None:
+                show(f"worker {number} {history.sentence(number)}")
+            elif result.reason is not Reason.CANCELLED:
+                show(f"worker {number} ended before it was stopped: {result.outcome}")
+            else:
+                show(f"worker {number} was stopped; its work is on the branch {result.branch}")

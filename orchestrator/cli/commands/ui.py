@@ -5,7 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGHUP, SIGTERM
-from socket import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -115,7 +114,18 @@ def _serve(catalog: "RunCatalog", options: UiOptions) -> None:
     with unwinding((SIGTERM, SIGHUP)), listener as opened:
         sessions = Sessions(store)
         web = Web(catalog, sessions, None if options.read_only else Actions(repeat=_repeat))
-        _tell_link(opened, sessions.key, opens=options.open)
+        address = opened.getsockname()
+        if isinstance(address, str):
+            forward = f"ssh -L 8080:{address} HOST"
+            tell(f"serving at the socket {address}: map a port to the socket, as with `{forward}`")
+            link = f"http://localhost:8080/open#{sessions.key}"
+            tell(f"open once in a browser, at the mapped port: {link}")
+        else:
+            link = f"http://127.0.0.1:{address[1]}/open#{sessions.key}"
+            tell(f"open once in a browser: {link}")
+            if options.open and not webbrowser.open(link):
+                tell("no browser could be started: open the link yourself")
+        tell("Ctrl-C ends the web view; runs continue")
         serve(web.with_access_control, opened)
 
 
@@ -133,20 +143,6 @@ def _check(options: UiOptions) -> None:
         raise ConfigError(f"`--socket` cannot be used with `{named[0]}`", key="option.conflict")
     if options.socket is not None and options.open:
         raise ConfigError("`--socket` cannot be used with `--open`", key="option.conflict")
-
-
-def _tell_link(listener: socket, key: str, *, opens: bool) -> None:
-    address = listener.getsockname()
-    if isinstance(address, str):
-        forward = f"ssh -L 8080:{address} HOST"
-        tell(f"serving at the socket {address}: map a port to the socket, as with `{forward}`")
-        tell(f"open once in a browser, at the mapped port: http://localhost:8080/open#{key}")
-    else:
-        link = f"http://127.0.0.1:{address[1]}/open#{key}"
-        tell(f"open once in a browser: {link}")
-        if opens and not webbrowser.open(link):
-            tell("no browser could be started: open the link yourself")
-    tell("Ctrl-C ends the web view; runs continue")
 
 
 def _repeat(repository: Repository, run_id: str, worker: int) -> str:

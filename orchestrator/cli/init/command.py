@@ -4,7 +4,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,14 +12,10 @@ from typing import Annotated
 import typer
 
 from orchestrator.agents import load_agent
-from orchestrator.cli.init import Choice, Findings, Tree, look_at, render
-from orchestrator.cli.init.render import FILE_NAME, build_command, needs_naming
-from orchestrator.cli.init.trial import (
-    BASE_PROGRAMS,
-    problems_of,
-    programs_in,
-    reasons_not_tried,
-)
+from orchestrator.cli.init.project_tree import Tree
+from orchestrator.cli.init.render import FILE_NAME, Choice, build_command, needs_naming, render
+from orchestrator.cli.init.scan import Findings, look_at
+from orchestrator.cli.init.trial import BASE_PROGRAMS, problems_of, programs_in
 from orchestrator.cli.init.vscode import FILE_NAME as VSCODE_FILE
 from orchestrator.cli.init.vscode import write_tasks
 from orchestrator.cli.options import TRY_TIMEOUT, TryTimeout, with_options
@@ -90,7 +86,6 @@ def init(options: InitOptions) -> None:
     runs once in a container, on the last commit: the file contains those that work, and the others
     as comments with the reason.
     """
-    agent_cli, services = options.agent_cli, options.services
     repository = Repository(Path.cwd())
     if options.vscode:
         if options != InitOptions(vscode=True):
@@ -101,80 +96,72 @@ def init(options: InitOptions) -> None:
             )
         write_tasks(repository.top)
         return
-    _check_room(repository.top, force=options.force)
+    for path in repository_config_files(repository.top):
+        if path.exists() and not options.force:
+            raise ConfigError(
+                f"a configuration file exists already: {path}",
+                key="configuration.exists",
+                hint=f"use `--force` to write {FILE_NAME} anyway",
+            )
     findings = look_at(Tree.of(repository))
-    asking = sys.stdin.isatty() and sys.stderr.isatty() and not options.yes
-    if asking and agent_cli is None:
-        agent_cli = _ask_for_agent()
-    if asking and services is None and findings.services:
-        services = _ask_for_services(findings)
-    chosen_image = options.image or load_agent(agent_cli or _DEFAULT_AGENT).image
-    choice = Choice(
+    choice = _ask(options, findings)
+    for line in _found_lines(findings):
+        tell(line)
+    choice = _try_commands(repository, findings, choice, options)
+    text = render(findings, choice)
+    named = _needs_naming(text) or needs_naming(findings, choice)
+    target = repository.top / FILE_NAME
+    try:
+        if options.force and target.exists():
+            write_output(target, text.encode(), top=repository.top)
+        else:
+            create_output(target, [text.encode()])
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {target}: {error.strerror}",
+            key="file.unwritable",
+            hint="check what is there, and the directory's permissions",
+        ) from error
+    for line in _comment_lines(findings, choice):
+        tell(line)
+    show(str(target))
+    words = ["orchestrator", "parallel"]
+    words += ["--config", FILE_NAME] if named else []
+    words += ["--agent-cli", choice.agent_cli] if choice.agent_cli and not named else []
+    words += ["--image", choice.image] if choice.own_image else []
+    words += ["a command" if choice.agent_cli == "shell" else "a task"]
+    validate = f"orchestrator config validate{f' {FILE_NAME}' if named else ''}"
+    tell(f"next: check {FILE_NAME}, run `{validate}`, then `{shlex.join(words)}`")
+
+
+def _ask(options: InitOptions, findings: Findings) -> Choice:
+    """Return the user's choice; on a terminal, ask for what the options leave open."""
+    agent_cli, services = options.agent_cli, options.services
+    if sys.stdin.isatty() and sys.stderr.isatty() and not options.yes:
+        names = agent_names()
+        asked = ", ".join(service.name for service in findings.services)
+        try:
+            while agent_cli is None or (options.agent_cli is None and agent_cli not in names):
+                question = f"Agent program ({', '.join(names)})"
+                agent_cli = str(typer.prompt(question, default=_DEFAULT_AGENT, err=True))
+            if asked and services is None:
+                question = f"Start {asked} for each worker? The file then needs `--config`"
+                services = typer.confirm(question, default=False, err=True)
+        except typer.Abort as error:
+            raise KeyboardInterrupt from error
+    return Choice(
         agent_cli=agent_cli,
-        image=chosen_image,
+        image=options.image or load_agent(agent_cli or _DEFAULT_AGENT).image,
         own_image=options.image is not None,
         programs=BASE_PROGRAMS,
         services=bool(services),
     )
-    for line in _found_lines(findings):
-        tell(line)
-    limit = options.try_timeout if options.tries else None
-    choice = _try_commands(repository, findings, choice, limit=limit)
-    text = render(findings, choice)
-    named = _needs_naming(text) or needs_naming(findings, choice)
-    target = _write(repository.top / FILE_NAME, text, force=options.force)
-    for line in _missing_lines(findings, choice):
-        tell(line)
-    show(str(target))
-    tell(_next_steps(choice, target, named=named))
-
-
-def _check_room(top: Path, *, force: bool) -> None:
-    present = next((path for path in repository_config_files(top) if path.exists()), None)
-    if present is not None and not force:
-        raise ConfigError(
-            f"a configuration file exists already: {present}",
-            key="configuration.exists",
-            hint=f"use `--force` to write {FILE_NAME} anyway",
-        )
-
-
-def _ask_for_agent() -> str:
-    names = agent_names()
-    while True:
-        question = f"Agent program ({', '.join(names)})"
-        with _abortable():
-            answer = str(typer.prompt(question, default=_DEFAULT_AGENT, err=True))
-        if answer in names:
-            return answer
-
-
-def _ask_for_services(findings: Findings) -> bool:
-    names = ", ".join(service.name for service in findings.services)
-    question = f"Start {names} for each worker? The file then needs `--config`"
-    with _abortable():
-        return typer.confirm(question, default=False, err=True)
-
-
-@contextmanager
-def _abortable() -> Iterator[None]:
-    try:
-        yield
-    except typer.Abort as error:
-        raise KeyboardInterrupt from error
 
 
 def _try_commands(
-    repository: Repository, findings: Findings, choice: Choice, *, limit: float | None
+    repository: Repository, findings: Findings, choice: Choice, options: InitOptions
 ) -> Choice:
-    """Return the choice with the programs of the image, and the problems of commands.
-
-    Args:
-        repository: The repository.
-        findings: What was found in it.
-        choice: The choice.
-        limit: Maximum number of seconds of a command; None if no command is to be tried.
-    """
+    """Return the choice with the programs of the image, and the problems of commands."""
     commands = (*findings.setup, *findings.checks)
     if not commands:
         return choice
@@ -182,18 +169,17 @@ def _try_commands(
         with closing(load_engine("docker")) as engine:
             wanted = {command.needs for command in commands}
             programs = programs_in(engine, choice.image, wanted, repository.common_dir)
-            why = f"{choice.image} is missing" if programs is None else "`--no-try`"
+            why = f"{choice.image} is missing"
             if programs is not None:
                 choice = replace(choice, programs=programs)
-                if limit is not None:
-                    return replace(
-                        choice, problems=_problems(repository, findings, choice, engine, limit)
-                    )
+                commands = tuple(filter(choice.runs, commands))
+                why = "`--no-try`"
+                if options.tries and commands:
+                    problems = _problems(repository, findings, choice, engine, options.try_timeout)
+                    return replace(choice, problems=problems)
     except OrchestratorError as error:
         why = error.message
-    else:
-        commands = tuple(filter(choice.runs, commands)) if programs is not None else commands
-    return replace(choice, problems=dict(reasons_not_tried(commands, why)))
+    return replace(choice, problems={command.line: f"not tried: {why}" for command in commands})
 
 
 def _problems(
@@ -203,8 +189,6 @@ def _problems(
     engine: ContainerEngine,
     limit: float,
 ) -> dict[str, str]:
-    if not any(map(choice.runs, (*findings.setup, *findings.checks))):
-        return {}
     repository.resolve("HEAD")
     most = f"each for at most {limit:g} s (`--no-try` skips this)"
     tell(f"trying the commands in {choice.image}, {most}")
@@ -230,21 +214,6 @@ def _needs_naming(text: str) -> bool:
     return bool(check.named_only)
 
 
-def _write(target: Path, text: str, *, force: bool) -> Path:
-    try:
-        if force and target.exists():
-            write_output(target, text.encode(), top=target.parent)
-        else:
-            create_output(target, [text.encode()])
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {target}: {error.strerror}",
-            key="file.unwritable",
-            hint="check what is there, and the directory's permissions",
-        ) from error
-    return target
-
-
 def _found_lines(findings: Findings) -> Iterator[str]:
     for tools in findings.tools:
         yield f"found {tools.name}: {one_line(tools.source)}"
@@ -253,11 +222,11 @@ def _found_lines(findings: Findings) -> Iterator[str]:
     if findings.members:
         yield f"found {count(len(findings.members), 'package')} below the top directory"
     if findings.compose_file is not None:
-        carried = [service.name for service in findings.services]
-        others = [one_line(name, limit=60) for name in findings.other_services]
+        carried = ", ".join(service.name for service in findings.services)
+        others = ", ".join(one_line(name, limit=60) for name in findings.other_services)
         yield (
-            f"found {findings.compose_file}: {', '.join(carried) or 'no service to include'}"
-            + (f"; not included: {', '.join(others)}" if others else "")
+            f"found {findings.compose_file}: {carried or 'no service to include'}"
+            + (f"; not included: {others}" if others else "")
         )
     for name in (*findings.env_examples, *findings.containers):
         yield f"found {one_line(name)}"
@@ -269,14 +238,17 @@ def _found_lines(findings: Findings) -> Iterator[str]:
         yield "found no files that show how the project is built or tested"
 
 
-def _missing_lines(findings: Findings, choice: Choice) -> Iterator[str]:
+def _comment_lines(findings: Findings, choice: Choice) -> Iterator[str]:
+    """Yield why commands are written as comments."""
     commands = (*findings.setup, *findings.checks)
-    unknown = [command for command in commands if command.line not in choice.problems]
-    missing = dict.fromkeys(
-        command.needs for command in unknown if command.needs not in choice.programs
-    )
-    if missing:
-        names = ", ".join(f"`{name}`" for name in missing)
+    problems = [choice.problems.get(command.line) for command in commands]
+    lacking = [
+        f"`{command.needs}`"
+        for command, problem in zip(commands, problems, strict=True)
+        if problem is None and command.needs not in choice.programs
+    ]
+    if lacking:
+        names = ", ".join(dict.fromkeys(lacking))
         yield f"{choice.image} does not have {names}: commands that need them are comments"
     if findings.containers and not all(map(choice.runs, commands)):
         build = one_line(build_command(choice.agent_cli, findings.containers[0]))
@@ -284,18 +256,6 @@ def _missing_lines(findings: Findings, choice: Choice) -> Iterator[str]:
             f"the project's own image may have what is missing: `{build}`, then "
             "`init --force --image IMAGE`"
         )
-    reasons = {
-        choice.problems[command.line] for command in commands if command.line in choice.problems
-    }
-    for reason in sorted(reason for reason in reasons if reason.startswith("not tried: ")):
-        yield f"commands are written as comments, {reason}"
-
-
-def _next_steps(choice: Choice, target: Path, *, named: bool) -> str:
-    words = ["orchestrator", "parallel"]
-    words += ["--config", FILE_NAME] if named else []
-    words += ["--agent-cli", choice.agent_cli] if choice.agent_cli and not named else []
-    words += ["--image", choice.image] if choice.own_image else []
-    words += ["a command" if choice.agent_cli == "shell" else "a task"]
-    validate = f"orchestrator config validate{f' {FILE_NAME}' if named else ''}"
-    return f"next: check {target.name}, run `{validate}`, then `{shlex.join(words)}`"
+    for reason in sorted({problem for problem in problems if problem}):
+        if reason.startswith("not tried: "):
+            yield f"commands are written as comments, {reason}"

@@ -7,8 +7,8 @@ this machine, privileges, networks.
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from orchestrator.cli.init.findings import FoundService
 from orchestrator.cli.init.project_tree import Tree
 
 COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
@@ -23,61 +23,73 @@ _IGNORED = frozenset({"restart", "container_name", "profiles", "labels", "depend
 """Keys of a compose service that have no meaning for a service that only one worker uses."""
 
 
-class _UnsetVariableError(Exception):
-    """A value contains a variable that is not set and has no default."""
+@dataclass(frozen=True, kw_only=True)
+class FoundService:
+    """A service of a compose file that each worker can run itself. All texts are untrusted."""
+
+    name: str
+    values: Mapping[str, object]
+    """Values for `services.NAME` in the configuration."""
+    left_out: tuple[str, ...]
+    """Keys that were not converted."""
+
+
+class _NotConvertibleError(Exception):
+    """A service or value cannot be converted, with the reason."""
 
 
 def services_of(tree: Tree, name: str) -> tuple[tuple[FoundService, ...], dict[str, str]]:
     """Return the services that can be converted, and the reasons why others cannot."""
     root = tree.document(name)
     listed = root["services"].plain() if "services" in root else None
-    if not isinstance(listed, dict):
-        return (), {}
     converted: dict[object, FoundService] = {}
     others: dict[str, str] = {}
-    for service, raw in list(listed.items())[:_MOST]:
-        reason = _refusal(service, raw)
-        if reason is None:
-            env, without = _environment(raw.get("environment"))
-            values: dict[str, object] = {"image": _fill_in(raw["image"])}
-            port = next(_ports(raw), None)
-            health = _health(raw.get("healthcheck"))
-            if port is not None:
-                values["port"] = port
-            if env:
-                values["env"] = env
-            if health:
-                values["health"] = health
-            left_out = sorted(str(key) for key in raw.keys() - _CONVERTED - _IGNORED)
-            carried = FoundService(name=service, values=values, left_out=(*left_out, *without))
-            other = converted.setdefault(carried.values.get("port", service), carried)
-            if other is not carried:
-                reason = f"uses the same port as `{other.name}`, with which it shares a network"
-        if reason is not None:
-            others[service] = reason
+    for service, raw in list(listed.items())[:_MOST] if isinstance(listed, dict) else []:
+        try:
+            found = _convert(service, raw)
+        except _NotConvertibleError as error:
+            others[service] = str(error)
+            continue
+        other = converted.setdefault(found.values.get("port", service), found)
+        if other is not found:
+            others[service] = (
+                f"uses the same port as `{other.name}`, with which it shares a network"
+            )
     return tuple(converted.values()), others
 
 
-def _refusal(name: str, raw: object) -> str | None:
+def _convert(name: str, raw: object) -> FoundService:
     if not isinstance(raw, dict):
-        return "is not a mapping"
+        raise _NotConvertibleError("is not a mapping")
     if "build" in raw:
-        return "is built from the project that workers change"
+        raise _NotConvertibleError("is built from the project that workers change")
     if not _NAME.fullmatch(name) or name == "localhost":
-        return "its name is not a lowercase host name"
+        raise _NotConvertibleError("its name is not a lowercase host name")
     try:
         image = _fill_in(raw.get("image"))
-    except _UnsetVariableError as error:
-        return f"its image depends on {error}"
-    return None if _IMAGE.fullmatch(image) else "has no image"
+    except _NotConvertibleError as error:
+        raise _NotConvertibleError(f"its image depends on {error}") from error
+    if not _IMAGE.fullmatch(image):
+        raise _NotConvertibleError("has no image")
+    env, without = _environment(raw.get("environment"))
+    values = {
+        "image": image,
+        "port": next(_ports(raw), None),
+        "env": env,
+        "health": _health(raw.get("healthcheck")),
+    }
+    left_out = sorted(str(key) for key in raw.keys() - _CONVERTED - _IGNORED)
+    return FoundService(
+        name=name,
+        values={key: value for key, value in values.items() if value},
+        left_out=(*left_out, *without),
+    )
 
 
 def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
     """Return a service's variables, and the names of variables whose value is unknown."""
-    pairs: list[tuple[str, object]] = []
-    if isinstance(raw, dict):
-        pairs = list(raw.items())
-    elif isinstance(raw, list):
+    pairs: list[tuple[str, object]] = list(raw.items()) if isinstance(raw, dict) else []
+    if isinstance(raw, list):
         parts = (str(item).partition("=") for item in raw)
         pairs = [(key, value if equals else None) for key, equals, value in parts]
     env, without = {}, []
@@ -86,7 +98,7 @@ def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
             continue
         try:
             env[key] = _fill_in(value)
-        except _UnsetVariableError:
+        except _NotConvertibleError:
             without.append(key)
     return env, without
 
@@ -96,13 +108,13 @@ def _fill_in(raw: object) -> str:
     if isinstance(raw, bool):
         return str(raw).lower()
     if not isinstance(raw, (str, int, float)):
-        raise _UnsetVariableError("an unknown value")
+        raise _NotConvertibleError("an unknown value")
 
     def fill_in(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
         if match["default"] is None:
-            raise _UnsetVariableError(f"`{match['braced'] or match['bare']}`")
+            raise _NotConvertibleError(f"`{match['braced'] or match['bare']}`")
         return match["default"]
 
     return _VARIABLE.sub(fill_in, str(raw)[:_LONGEST])
@@ -121,15 +133,12 @@ def _ports(raw: Mapping[str, object]) -> Iterator[int]:
 
 def _health(raw: object) -> str | None:
     """Return the shell command that checks whether a service is ready; None if unknown."""
-    test = raw.get("test") if isinstance(raw, dict) else None
     try:
-        if isinstance(test, str):
-            return _fill_in(test) or None
-        match test:
-            case ["CMD-SHELL", str(line)]:
+        match raw.get("test") if isinstance(raw, dict) else None:
+            case str(line) | ["CMD-SHELL", str(line)]:
                 return _fill_in(line)
             case ["CMD", *words] if words:
-                return shlex.join(_fill_in(word) for word in words)
-    except _UnsetVariableError:
-        return None
+                return shlex.join(map(_fill_in, words))
+    except _NotConvertibleError:
+        pass
     return None

@@ -1,6 +1,7 @@
 """Read a project's files (tracked, or untracked but not ignored) as untrusted input."""
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
@@ -19,16 +20,21 @@ _FOREIGN_DIRECTORIES = frozenset(
 
 
 class Tree:
-    """The files of a project that are part of its worktrees."""
+    """The files of a project that are part of its worktrees, or those below one directory."""
 
     def __init__(
         self, top: Path, files: Iterable[str], ignores: Callable[[str], bool] = lambda _: True
     ) -> None:
         """Store the names of files, relative to `top`, and a function that checks `.gitignore`."""
         self.ignores = ignores
-        self._top = top
-        self._files = frozenset(name for name in files if _is_project_file(name))
         self.problems: list[str] = []
+        self._root = self._top = top
+        self._files = frozenset(
+            name
+            for name, path in ((name, PurePosixPath(name)) for name in files)
+            if len(path.parts) <= _DEEPEST
+            and not _FOREIGN_DIRECTORIES.intersection(path.parts[:-1])
+        )
 
     @classmethod
     def of(cls, repository: Repository) -> "Tree":
@@ -47,20 +53,39 @@ class Tree:
         names = (name.decode("utf-8", "replace") for name in listed.split(b"\0") if name)
         return cls(repository.top, names, ignores)
 
+    def at(self, directory: str) -> "Tree":
+        """Return the files below a directory, with names relative to it."""
+        tree = Tree(self._top / directory, (), self.ignores)
+        tree._root, tree.problems = self._root, self.problems
+        below = "" if directory == "." else f"{directory}/"
+        tree._files = frozenset(
+            name.removeprefix(below) for name in self._files if name.startswith(below)
+        )
+        return tree
+
     def __contains__(self, name: str) -> bool:
         return name in self._files
 
+    def first(self, *names: str, having: re.Pattern[str] | None = None) -> str | None:
+        """Return the first of these files that exists, or whose text has a match."""
+        return next(
+            (
+                name
+                for name in names
+                if name in self and (having is None or having.search(self.text(name)))
+            ),
+            None,
+        )
+
     def find(self, *names: str) -> list[str]:
         """Return the files with one of these names in any directory, closest to the top first."""
-        wanted = set(names)
-        files = [file for file in self._files if PurePosixPath(file).name in wanted]
+        files = [file for file in self._files if PurePosixPath(file).name in names]
         return sorted(files, key=lambda file: (file.count("/"), file))
 
-    def under(self, directory: str) -> list[str]:
-        """Return the files at any depth below a directory; `.` is the repository's top."""
-        return sorted(
-            file for file in self._files if directory == "." or file.startswith(f"{directory}/")
-        )
+    def under(self, directory: str = ".") -> list[str]:
+        """Return the files at any depth below a directory."""
+        below = "" if directory == "." else f"{directory}/"
+        return sorted(file for file in self._files if file.startswith(below))
 
     def path(self, name: str) -> Path:
         """Return the place of a file on this machine."""
@@ -68,8 +93,8 @@ class Tree:
 
     def text(self, name: str) -> str:
         """Return a file's text; empty if the file does not exist or cannot be read."""
-        path = self._top / name
-        if name not in self._files or path.is_symlink() or not path.is_file():
+        path = self.path(name)
+        if name not in self or path.is_symlink() or not path.is_file():
             return ""
         try:
             return read_text(path)
@@ -99,19 +124,16 @@ class Tree:
         if not self.text(name):
             return {}
         try:
-            root = read_document(self._top / name, aliases=True)
+            root = read_document(self.path(name), aliases=True)
         except DocumentError as error:
             self._record_problem(name, str(error))
             return {}
         return root.value if isinstance(root.value, dict) else {}
 
     def _record_problem(self, name: str, problem: str) -> None:
-        self.problems.append(f"{name}: {problem.removeprefix(f'{self._top / name}').lstrip(': ')}")
-
-
-def _is_project_file(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return len(parts) <= _DEEPEST and not _FOREIGN_DIRECTORIES.intersection(parts[:-1])
+        path = self.path(name)
+        cause = problem.removeprefix(str(path)).lstrip(": ")
+        self.problems.append(f"{path.relative_to(self._root)}: {cause}")
 
 
 def parent(name: str) -> str:

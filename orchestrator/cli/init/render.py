@@ -5,22 +5,21 @@ file named with `--config` are written as comments. So are commands that did not
 tried, with the reason.
 """
 
-import re
 import shlex
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import yaml
 
-from orchestrator.cli.init.findings import Command, Findings, FoundService
+from orchestrator.cli.init.languages import Command
+from orchestrator.cli.init.scan import Findings
 from orchestrator.text.sanitize import one_line
 
 FILE_NAME = "orchestrator.yaml"
-_PLAIN = re.compile(r"(?!\.[0-9])[A-Za-z./](?:[A-Za-z0-9 ./_=@+,&'\"$;|()\[\]-]|:(?=[^\s]))*(?<! )")
-_NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _LONGEST = 300
-_WIDE = 2**20
-_HEAD = f"""\
+_GENERAL = f"""\
 # Settings of `orchestrator parallel` for this project, written by `orchestrator init`.
 #   `orchestrator config show`       show what a run would use, and why
 #   `orchestrator config validate`   check this file
@@ -28,16 +27,15 @@ _HEAD = f"""\
 # Options and variables override this file. Settings marked with [named] are accepted only if you
 # name the file, because everyone who can change the repository can change this file:
 #   orchestrator parallel --config {FILE_NAME} "a task"
-"""
-_GENERAL = """
+
 parallel_runs:
-{agent}
+{{agent}}
   # model: NAME               # of all workers; `models: [a, b]` sets one for each worker
   # workers: 3                # at the same time, 1-10
   # timeout_per_worker: 600   # seconds; 0 disables the limit
   # budget_per_worker: 2.5    # USD
   # retries: 1                # restarts of a worker that failed for a temporary reason
-{image}
+{{image}}
 
 container:
   # cpus: 2                   # more than the default: [named]
@@ -49,7 +47,12 @@ container:
 
 # triggers:
 #   silence: 300              # alert after this many seconds without output
+
+# Prepares a fresh worktree before the agent starts. Without `--config`, setup runs
+# without network, variables and secrets.
 """
+_AGENT = "  # agent_cli: architect      # [named] agent program; `shell` runs tasks as commands"
+_IMAGE = "  # image: IMAGE              # [named] instead of the agent program's image"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,30 +95,17 @@ def needs_naming(findings: Findings, choice: Choice) -> bool:
 
 def render(findings: Findings, choice: Choice) -> str:
     """Return the text of the generated configuration file."""
+    return "".join(f"{line}\n" for line in _lines(findings, choice))
+
+
+def _lines(findings: Findings, choice: Choice) -> Iterator[str]:
     agent = _AGENT
     if choice.agent_cli:
         agent = f"  agent_cli: {scalar(choice.agent_cli)}"
         if not needs_naming(findings, choice):
             agent = f"  # agent_cli: {scalar(choice.agent_cli)}   # [named]"
-    image = f"  # image: {scalar(choice.image)}" + "   # [named]" if choice.own_image else _IMAGE
-    parts = [
-        _HEAD,
-        _GENERAL.format(agent=agent, image=image),
-        "\n".join(_setup(findings, choice)),
-        "\n".join(_checks(findings, choice)),
-        "\n".join(_files(findings)),
-        "\n".join(_services(findings, choice)),
-    ]
-    return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
-
-
-_AGENT = "  # agent_cli: architect      # [named] agent program; `shell` runs tasks as commands"
-_IMAGE = "  # image: IMAGE              # [named] instead of the agent program's image"
-
-
-def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
-    yield "# Prepares a fresh worktree before the agent starts. Without `--config`, setup runs"
-    yield "# without network, variables and secrets."
+    image = f"  # image: {scalar(choice.image)}   # [named]" if choice.own_image else _IMAGE
+    yield _GENERAL.format(agent=agent, image=image).rstrip("\n")
     if findings.members:
         yield comment(f"Packages: {', '.join(findings.members)}")
     for name, reason in findings.unusable.items():
@@ -130,6 +120,44 @@ def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
         yield "# Not in .gitignore: without this, the directory would be committed."
         yield "teardown:"
         yield from (f"  - {scalar(line)}" for line in lines)
+    yield "\n# Must succeed after the agent has ended; otherwise the worker is `partial`."
+    yield "checks:"
+    whole = findings.make_test
+    yield from _commands((whole,) if whole and choice.runs(whole) else findings.checks, choice)
+    yield "\n# Untracked files to copy to each worker. [named]"
+    for name in findings.env_examples:
+        yield comment(f"{name} describes a file that workers lack, because it may hold secrets.")
+    yield "# copy:"
+    wanted = [f"{name.rpartition('/')[0]}/.env".lstrip("/") for name in findings.env_examples]
+    yield from (f"#   - {scalar(name)}" for name in wanted or [".env"])
+    if findings.compose_file is not None:
+        yield from _services(findings, plain=choice.services)
+
+
+def _commands(commands: Iterable[Command], choice: Choice) -> Iterator[str]:
+    for command in commands:
+        yield "  " + comment(f"{command.source}:")
+        problem = choice.problem(command)
+        if problem is None:
+            yield f"  - {scalar(command.line)}"
+        else:
+            yield "  " + comment(problem)
+            yield f"  # - {scalar(command.line)}"
+    if not commands:
+        yield "  # - make ready"
+
+
+def _services(findings: Findings, *, plain: bool) -> Iterator[str]:
+    yield "\n" + comment(f"Services of each worker, from {findings.compose_file}. [named]")
+    for name, reason in findings.other_services.items():
+        yield comment(f"Not included: `{name}` {reason}")
+    lines = ["services:"] if findings.services else []
+    for service in findings.services:
+        lines.append(f"  {scalar(service.name)}:")
+        if service.left_out:
+            lines.append("    " + comment(f"left out: {', '.join(service.left_out)}"))
+        lines += textwrap.indent(_dump(service.values), "    ").splitlines()
+    yield from (line if plain else f"# {line}" for line in lines)
 
 
 def cleaning(findings: Findings, setups: Iterable[Command]) -> list[str]:
@@ -138,84 +166,32 @@ def cleaning(findings: Findings, setups: Iterable[Command]) -> list[str]:
     return [shlex.join(["rm", "-rf", name]) for name in names if name]
 
 
-def _checks(findings: Findings, choice: Choice) -> Iterator[str]:
-    yield "# Must succeed after the agent has ended; otherwise the worker is `partial`."
-    yield "checks:"
-    whole = findings.make_test
-    one_suffices = whole is not None and choice.runs(whole)
-    yield from _commands((whole,) if whole and one_suffices else findings.checks, choice)
-
-
-def _commands(commands: Iterable[Command], choice: Choice) -> Iterator[str]:
-    nothing = True
-    for command in commands:
-        nothing = False
-        yield "  " + comment(f"{command.source}:")
-        problem = choice.problem(command)
-        if problem is None:
-            yield f"  - {scalar(command.line)}"
-        else:
-            yield "  " + comment(problem)
-            yield f"  # - {scalar(command.line)}"
-    if nothing:
-        yield "  # - make ready"
-
-
-def _files(findings: Findings) -> Iterator[str]:
-    yield "# Untracked files to copy to each worker. [named]"
-    for name in findings.env_examples:
-        yield comment(f"{name} describes a file that workers lack, because it may hold secrets.")
-    yield "# copy:"
-    wanted = [name.rpartition("/")[0] + "/.env" for name in findings.env_examples]
-    yield from (f"#   - {scalar(name.lstrip('/'))}" for name in wanted or [".env"])
-
-
-def _services(findings: Findings, choice: Choice) -> Iterator[str]:
-    if findings.compose_file is None:
-        return
-    yield comment(f"Services of each worker, from {findings.compose_file}. [named]")
-    for name, reason in findings.other_services.items():
-        yield comment(f"Not included: `{name}` {reason}")
-    if findings.services:
-        yield from _comment_out(_service_lines(findings.services), plain=choice.services)
-
-
-def _service_lines(services: Iterable[FoundService]) -> Iterator[str]:
-    yield "services:"
-    for service in services:
-        yield f"  {scalar(service.name)}:"
-        if service.left_out:
-            yield "    " + comment(f"left out: {', '.join(service.left_out)}")
-        yield from _mapping(service.values, "    ")
-
-
 def build_command(agent_cli: str | None, container: str) -> str:
     """Return the command that builds an image with a project's programs and an agent program."""
     agent = ["--agent", agent_cli] if agent_cli else []
     return shlex.join(["orchestrator", "image", "build", *agent, "--from", container])
 
 
-def _mapping(values: Mapping[str, object], indent: str) -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield f"{indent}{scalar(key)}:"
-            yield from _mapping(value, indent + "  ")
-        else:
-            yield f"{indent}{scalar(key)}: {scalar(value)}"
+class _Dumper(yaml.SafeDumper):
+    """Writes every text on one line, in ASCII."""
+
+    def represent_one_line(self, data: str) -> yaml.ScalarNode:
+        style = '"' if "\n" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+    yaml_representers: ClassVar[dict[type, Any]] = {
+        **yaml.SafeDumper.yaml_representers,
+        str: represent_one_line,
+    }
 
 
-def _comment_out(lines: Iterable[str], *, plain: bool) -> Iterator[str]:
-    return (line if plain else f"# {line}" for line in lines)
+def _dump(value: object) -> str:
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=float("inf")))
 
 
 def scalar(value: object) -> str:
     """Return a text or a number in YAML syntax, on one line."""
-    text = str(value)
-    if isinstance(value, int):
-        return text
-    if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT:
-        return text
-    return yaml.safe_dump(text, default_style='"', width=_WIDE).strip()
+    return _dump([value]).removeprefix("- ").rstrip("\n")
 
 
 def comment(text: str) -> str:

@@ -1,19 +1,19 @@
 """Detect how a project is set up and tested, and which services it uses."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from orchestrator.cli.init.compose import COMPOSE_FILES, services_of
-from orchestrator.cli.init.findings import Command, Findings, Tools
-from orchestrator.cli.init.languages import LOCKS, detect
+from orchestrator.cli.init.compose import COMPOSE_FILES, FoundService, services_of
+from orchestrator.cli.init.languages import LOCKS, Command, Tools, detect
 from orchestrator.cli.init.project_tree import Tree, parent
 from orchestrator.engine.images.project import read_project
 from orchestrator.errors import OrchestratorError
 
 _MANIFESTS = (
     *("pyproject.toml", "requirements.txt", "Pipfile", "setup.py", "package.json", "go.mod"),
-    *("Cargo.toml", "Gemfile", "pom.xml", "build.gradle", "build.gradle.kts"),
+    *("Cargo.toml", "Gemfile", "pom.xml", "build.gradle", "build.gradle.kts", "go.work"),
 )
 _MOST = 12
 """Maximum number of a monorepo's packages that are examined."""
@@ -26,23 +26,56 @@ _OF_TESTS = frozenset(
 """Directories whose Dockerfiles are not for working on the project."""
 _FROM = re.compile(r"^\s*FROM\s+\S", re.IGNORECASE | re.MULTILINE)
 _ENV_EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", "env.example")
-_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _RULE = re.compile(r"^([^\s#:=][^#:=]*)::?(?![:=])", re.MULTILINE)
-_TEST_TARGETS = ("test", "check")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """Everything that was detected in a project. All texts are untrusted."""
+
+    tools: tuple[Tools, ...] = ()
+    make_test: Command | None = None
+    """A `make` target that runs the project's tests."""
+    members: tuple[str, ...] = ()
+    """Directories of the packages in a monorepo."""
+    compose_file: str | None = None
+    services: tuple[FoundService, ...] = ()
+    other_services: Mapping[str, str] = field(default_factory=dict)
+    """Names of the services that cannot be converted, with the reasons."""
+    to_remove: tuple[str, ...] = ()
+    """Directories that setup creates and git does not ignore: they would be committed."""
+    env_examples: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    """Dockerfiles and dev container files from which `image build --from` can build an image."""
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """Names of such files that cannot be used, with the reasons."""
+    unreadable: tuple[str, ...] = ()
+    """Problems with files that could not be read."""
+
+    @property
+    def setup(self) -> tuple[Command, ...]:
+        """Return the commands that prepare a fresh worktree."""
+        return tuple(tools.setup for tools in self.tools if tools.setup is not None)
+
+    @property
+    def checks(self) -> tuple[Command, ...]:
+        """Return the commands that test the project; if `make_test` works, it replaces others."""
+        whole = () if self.make_test is None else (self.make_test,)
+        return (*whole, *(check for tools in self.tools for check in tools.checks))
 
 
 def look_at(tree: Tree) -> Findings:
     """Return everything that was detected in a project."""
-    places = [parent(name) for name in tree.find(*_MANIFESTS, "go.work")]
-    members = tuple(place for place in dict.fromkeys(places) if place != ".")
-    compose_file = next((name for name in COMPOSE_FILES if name in tree), None)
+    places = dict.fromkeys(map(parent, tree.find(*_MANIFESTS)))
+    members = tuple(place for place in places if place != ".")
+    compose_file = tree.first(*COMPOSE_FILES)
     services, others = services_of(tree, compose_file) if compose_file else ((), {})
     tools = tuple(_tools(tree, members))
     images, unusable = _images(tree)
-    filled = [tool.setup.leaves for tool in tools if tool.setup and tool.setup.leaves]
+    made = [tool.setup.leaves for tool in tools if tool.setup and tool.setup.leaves]
     return Findings(
         tools=tools,
-        to_remove=tuple(name for name in filled if not tree.ignores(name)),
+        to_remove=tuple(name for name in made if not tree.ignores(name)),
         make_test=_make_test(tree),
         members=members,
         compose_file=compose_file,
@@ -51,7 +84,7 @@ def look_at(tree: Tree) -> Findings:
         env_examples=tuple(tree.find(*_ENV_EXAMPLES)),
         containers=images,
         unusable=unusable,
-        unreadable=tuple(tree.problems),
+        unreadable=tuple(dict.fromkeys(tree.problems)),
     )
 
 
@@ -61,7 +94,7 @@ def _tools(tree: Tree, members: tuple[str, ...]) -> Iterator[Tools]:
     for place in (".", *members[:_MOST]):
         above = (".", *(str(path) for path in PurePosixPath(place).parents))
         for tools in detect(tree, place):
-            stands_alone = tools.source.rpartition("/")[2] in LOCKS
+            stands_alone = PurePosixPath(tools.source).name in LOCKS
             if stands_alone or not covered.intersection((up, tools.language) for up in above):
                 yield tools
             if tools.of_members:
@@ -89,10 +122,10 @@ def _images(tree: Tree) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 def _make_test(tree: Tree) -> Command | None:
-    for name in _MAKEFILES:
+    for name in ("GNUmakefile", "makefile", "Makefile"):
         text = tree.text(name).replace("\\\n", " ")
         targets = {target for rule in _RULE.finditer(text) for target in rule[1].split()}
-        found = next((target for target in _TEST_TARGETS if target in targets), None)
-        if found is not None:
-            return Command(line=f"make {found}", needs="make", source=name)
+        for target in ("test", "check"):
+            if target in targets:
+                return Command(f"make {target}", "make", name)
     return None

@@ -4,13 +4,13 @@ A command whose program is missing in the image is not tried.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.cli.init.findings import Command, Findings
-from orchestrator.cli.init.languages import ENSUREPIP
+from orchestrator.cli.init.languages import ENSUREPIP, Command
 from orchestrator.cli.init.render import Choice, cleaning
+from orchestrator.cli.init.scan import Findings
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
 from orchestrator.engine.protocol import Engine
 from orchestrator.engine.spec import ContainerSpec
@@ -46,74 +46,53 @@ def problems_of(
         limit: Maximum number of seconds of the setup commands, and of each check.
         tell: Shows progress.
     """
-    tries = _Tries(findings=findings, choice=choice, trial=trial, limit=limit, tell=tell)
+    tries = _Tries(findings=findings, trial=trial, limit=limit, tell=tell)
     whole = findings.make_test
     if whole is not None and choice.runs(whole):
-        setups = [command for command in findings.setup if tries.try_setup(command)]
-        if tries.try_checks(setups, [whole]):
+        for setup in filter(choice.runs, findings.setup):
+            tries.run([setup], [])
+        tries.run([setup for setup in findings.setup if setup.line in tries.worked], [whole])
+        if whole.line in tries.worked:
             return tries.problems
     for tools in findings.tools:
-        setup = tools.setup if tools.setup and choice.runs(tools.setup) else None
-        checks = [check for check in tools.checks if choice.runs(check)]
-        if setup is not None and not checks:
-            tries.try_setup(setup)
-        elif checks and (setup is None or tries.works(setup)):
-            tries.try_checks([setup] if setup else [], checks)
-        else:
+        setups = [tools.setup] if tools.setup and choice.runs(tools.setup) else []
+        checks = list(filter(choice.runs, tools.checks))
+        if any(setup.line in tries.problems for setup in setups):
             tries.problems |= {check.line: _NEEDS_SETUP for check in checks}
+        elif checks or any(setup.line not in tries.worked for setup in setups):
+            tries.run(setups, checks)
     return tries.problems
 
 
 @dataclass(kw_only=True)
 class _Tries:
-    """The commands that were tried, and why they do not work."""
+    """The commands that worked, and why others do not work."""
 
     findings: Findings
-    choice: Choice
     trial: Trial
     limit: float
     tell: Callable[[str], None]
     problems: dict[str, str] = field(default_factory=dict)
     worked: set[str] = field(default_factory=set)
 
-    def works(self, setup: Command) -> bool:
-        return setup.line not in self.problems
-
-    def try_setup(self, setup: Command) -> bool:
-        """Run a setup command unless that was done, and return whether it works."""
-        if self.choice.runs(setup) and setup.line not in {*self.problems, *self.worked}:
-            self._run([setup], [])
-        return setup.line in self.worked
-
-    def try_checks(self, setups: list[Command], checks: list[Command]) -> bool:
-        """Run checks after setup commands, and return whether all of them work."""
-        self._run(setups, checks)
-        return all(check.line in self.worked for check in checks)
-
-    def _run(self, setups: list[Command], checks: list[Command]) -> None:
+    def run(self, setups: list[Command], checks: list[Command]) -> None:
         for command in checks or setups:
             self.tell(f"trying `{one_line(command.line)}`")
         tried = self.trial.run(
             [command.line for command in setups], [command.line for command in checks],
             cleaning(self.findings, setups), limit=self.limit,
         )  # fmt: skip
-        said: list[tuple[Command, str | None]] = [(command, tried.setup) for command in setups]
-        if tried.setup is None or not setups:
-            said += zip(checks, tried.checks, strict=True)
-        else:
-            said += [(command, _NEEDS_SETUP) for command in checks]
+        of_checks = tried.checks
+        if setups and tried.setup is not None:
+            of_checks = (_NEEDS_SETUP,) * len(checks)
+        said = (*((setup, tried.setup) for setup in setups), *zip(checks, of_checks, strict=True))
         for command, problem in said:
             if problem is None:
                 self.worked.add(command.line)
             elif command.line not in self.worked:
                 self.problems[command.line] = one_line(problem, limit=_LONGEST)
-                self.tell(f"  `{one_line(command.line)}` is written as a comment: "
-                           f"{self.problems[command.line]}")  # fmt: skip
-
-
-def reasons_not_tried(commands: Iterable[Command], why: str) -> Iterator[tuple[str, str]]:
-    """Yield each command line with the reason why it was not tried."""
-    return ((command.line, f"not tried: {why}") for command in commands)
+                shown = f"`{one_line(command.line)}` is written as a comment"
+                self.tell(f"  {shown}: {self.problems[command.line]}")
 
 
 def programs_in(

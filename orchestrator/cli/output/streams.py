@@ -169,11 +169,7 @@ class Streams:
         sys.stderr = _text(self._err, sys.stderr)
 
     def end(self, code: int) -> int:
-        """Wait until all output is written, and return the exit code of the process.
-
-        Args:
-            code: Exit code of the command.
-        """
+        """Wait until all output is written, and return the exit code of the process."""
         for outlet, stream in ((self._out, sys.stdout), (self._err, sys.stderr)):
             outlet.is_needed = False
             with suppress(OSError):

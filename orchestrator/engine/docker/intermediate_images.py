@@ -1,7 +1,7 @@
 """Remove the intermediate images that an image build leaves in the daemon."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -25,18 +25,15 @@ class Steps:
     def following(self, stream: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the daemon's progress messages unchanged, and record the images that they name."""
         for event in stream:
-            self._note(event)
+            text = str(event.get("stream") or "")
+            if step := _STEP.match(text):
+                # The first step of a stage (`FROM`) names an existing image and creates none.
+                self._new = step[1].upper() != "FROM"
+            elif text.startswith(_CACHED):
+                self._new = False
+            elif self._new and (image := _IMAGE.match(text)):
+                self.made.append(image[1])
             yield event
-
-    def _note(self, event: Mapping[str, Any]) -> None:
-        text = str(event.get("stream") or "")
-        if step := _STEP.match(text):
-            # The first step of a stage (`FROM`) names an existing image and creates none.
-            self._new = step[1].upper() != "FROM"
-        elif text.startswith(_CACHED):
-            self._new = False
-        elif self._new and (image := _IMAGE.match(text)):
-            self.made.append(image[1])
 
     def remove(self, client: docker.APIClient) -> None:
         """Remove the recorded images that have no name and no child image."""

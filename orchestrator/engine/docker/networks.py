@@ -1,8 +1,12 @@
-"""Create networks: a run's bridge, and internal networks in which this machine has no address."""
+"""Create networks: a run's bridge, and internal networks in which this machine has no address.
+
+Their subnets are chosen here, because Docker's own pools suffice for only 30 networks.
+"""
 
 import hashlib
 import ipaddress
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +15,9 @@ import docker.errors
 from docker.types import IPAMConfig, IPAMPool
 
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.subnets import SMALLEST, free_subnets
 from orchestrator.engine.protocol import PrivateNetwork
 from orchestrator.errors import EngineError
+from orchestrator.text.split_lines import split_lines
 
 # protection: host-has-no-address-in-workers-network
 _OPTIONS = {"com.docker.network.bridge.inhibit_ipv4": "true"}
@@ -21,6 +25,13 @@ _BRIDGE = "com.docker.network.bridge.name"
 _INTERFACES = Path("/sys/class/net")
 _LONGEST = 15
 """Maximum number of characters in the name of an interface."""
+_POOLS = (ipaddress.IPv4Network("198.18.0.0/15"), ipaddress.IPv4Network("10.201.0.0/16"))
+"""Address ranges to choose subnets from: the range for benchmarks (RFC 2544), and a private range
+for machines that already use the range for benchmarks.
+"""
+SMALLEST = 29
+"""Prefix length of a subnet with room for a worker and its gateway."""
+_TRIES = 100
 
 
 def bridge_of(name: str) -> str:
@@ -55,12 +66,7 @@ def create_bridge(client: docker.APIClient, name: str, labels: Mapping[str, str]
 
 
 def find_bridge(client: docker.APIClient, network: str) -> tuple[str | None, str]:
-    """Return the id of a network and the name of its bridge; without an id if it does not exist.
-
-    Args:
-        client: The Docker client.
-        network: Name or id of the network.
-    """
+    """Return the id of a network and the name of its bridge; without an id if it does not exist."""
     with translated("inspect the network"):
         try:
             found = client.inspect_network(network)
@@ -118,3 +124,31 @@ def _create(
             labels=dict(labels),
         )
     return created
+
+
+def free_subnets(
+    used: Iterable[str], routes: Path = Path("/proc/net/route"), *, prefix: int = SMALLEST
+) -> Iterator[ipaddress.IPv4Network]:
+    """Yield subnets that overlap with no route of this machine, in random order.
+
+    Args:
+        used: Addresses that must not be in a subnet, because they must stay reachable.
+        routes: The kernel's list of routes.
+        prefix: Length of each subnet's prefix.
+    """
+    taken = [*_routed(routes), *map(ipaddress.IPv4Network, used)]
+    for pool in _POOLS:
+        for _ in range(_TRIES):
+            offset = secrets.randbelow(2 ** (prefix - pool.prefixlen)) << (32 - prefix)
+            subnet = ipaddress.IPv4Network((int(pool.network_address) + offset, prefix))
+            if not any(subnet.overlaps(other) for other in taken):
+                yield subnet
+
+
+def _routed(routes: Path) -> Iterator[ipaddress.IPv4Network]:
+    """Yield the destinations of the kernel's routes, without the default route."""
+    for line in split_lines(routes.read_text())[1:]:
+        fields = line.split()
+        address, mask = (int.from_bytes(bytes.fromhex(fields[at]), "little") for at in (1, 7))
+        if mask:
+            yield ipaddress.IPv4Network((address & mask, mask.bit_count()))

@@ -46,6 +46,8 @@ def test_conflicts_names_pair_and_file_and_changes_nothing(repo, local_engine, c
     assert shown.err == ""
     assert run(["conflicts", "1", "3"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 workers, 3 pairs: no conflicts"
+    assert run(["conflicts", "--check", " "]) == 3
+    assert "option `--check`: ``: a command must not be empty" in capsys.readouterr().err
     assert snapshot_of(repo) == before
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.cli.init import Choice, Findings, Tree, look_at, render
-from orchestrator.cli.init.render import comment, scalar
+from orchestrator.cli.init.project_tree import Tree
+from orchestrator.cli.init.render import Choice, comment, render, scalar
+from orchestrator.cli.init.scan import Findings, look_at
 from orchestrator.config.document import read_document
 from orchestrator.config.loading import check_file
 

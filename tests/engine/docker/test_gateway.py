@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.container import DockerContainer
+from orchestrator.engine.docker.networks import free_subnets
 from orchestrator.engine.docker.rules import own_addresses
-from orchestrator.engine.docker.subnets import free_subnets
 from orchestrator.engine.gateway_probe import gateway_problem
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import REPOSITORY, ROLE
