@@ -181,7 +181,7 @@ def leftover_notices(repository: Repository, engine: ContainerEngine) -> list[st
         # The caller uses the engine afterwards and gets the error then.
         return []
     for run_id, leftovers in sorted(found.items()):
-        containers = any(leftover.kind == "container" for leftover in leftovers)
+        containers = any(left.kind == "container" or PLACE in left.labels for left in leftovers)
         run = RunDirectory(repository.state_dir / "runs" / run_id)
         record = read_outline(run)
         if run.other_user is not None or run.is_live():

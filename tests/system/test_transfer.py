@@ -15,7 +15,7 @@ import docker.errors
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import REPOSITORY, WORKER
+from orchestrator.engine.labels import REPOSITORY, STEP, WORKER
 from orchestrator.record.states import WorkerState
 from tests.support.cli import orchestrator, start
 from tests.support.live import LATE, eventually, states
@@ -125,6 +125,34 @@ def test_a_killed_run_is_resumed_and_the_task_runs_once(repo: Path) -> None:
     assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun\ndone"
     log = Path(done.results[1]["log"]) / "stdout.log"
     assert log.read_text() == "begun\ndone\n"
+    assert ours(repo) == []
+
+
+@pytest.mark.extra
+def test_work_is_collected_although_its_porter_has_ended(
+    repo: Path, client: docker.APIClient
+) -> None:
+    process = start(
+        *RUN, WAIT.format(2), "--workers", "1", cwd=repo,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    eventually(lambda: WorkerState.RUNNING in states(repo), "the start")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    of_run = {"label": [f"{REPOSITORY}={repo}/.git"]}
+    (agent,) = (
+        found["Id"]
+        for found in client.containers(all=True, filters=of_run)
+        if found["Labels"].get(STEP) == "agent"
+    )
+    client.wait(agent, timeout=60)
+    for found in client.containers(all=True, filters=of_run):
+        if found["Names"][0].endswith("-porter"):
+            client.kill(found["Id"])
+    done = orchestrator("resume", "--json", cwd=repo)
+    assert done.results[1]["status"] == "success"
+    assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun\ndone"
+    assert (Path(done.results[1]["log"]) / "stdout.log").read_text() == "begun\ndone\n"
     assert ours(repo) == []
 
 
