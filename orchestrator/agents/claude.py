@@ -200,7 +200,6 @@ def _session_options(session: Session | None) -> tuple[str, ...]:
     if not session.continued:
         return ("--session-id", session.id)
     # The file of a session contains a system prompt, which the worker may have changed.
-    # protection: claude-does-not-take-system-prompt-from-session
     return ("--system-prompt-snapshot", "off", "--resume", session.id)
 
 

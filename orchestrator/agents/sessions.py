@@ -18,7 +18,6 @@ def continuing(program: str, session: Session | None, command: tuple[str, ...]) 
     if session is None or not session.continued:
         return command
     text = files("orchestrator.agents").joinpath("clean_session.py").read_text(encoding="utf-8")
-    # protection: session-files-are-cleaned-before-program-starts
     return ("python3", "-I", "-c", text, program, *command)
 
 

@@ -90,7 +90,6 @@ def check_continues(directory: RunDirectory, record: RunRecord, message: Message
             key="branch.rebased",
             hint="do not rebase the branch of a worker that is to continue",
         )
-    # protection: uncommitted-changes-are-not-mixed-with-turn
     if not is_clean(repository, worker):
         raise ConfigError(
             f"{worker.path} has uncommitted changes",
@@ -121,7 +120,6 @@ def deliver(
         ConfigError: The message contains a secret.
         OSError: The disk is full.
     """
-    # protection: messages-with-secrets-are-refused
     if request.redactor.text(message.turn.message) != message.turn.message:
         raise ConfigError(
             "the message contains the value of a secret, which would be recorded",

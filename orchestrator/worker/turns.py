@@ -64,7 +64,6 @@ def in_turn(worker: WorkerContext) -> WorkerContext:
     )
     worker, begun_by = replace(worker, session=_session_of(worker)), fresh.turn.begun_by
     # The output of checks is no command: a command gets it as a variable.
-    # protection: output-of-checks-is-no-command
     repeats = begun_by.cause == "checks" and how_continued(worker) == "command"
     prompt = worker.spec.prompt if repeats else _prompt(worker, begun_by.message)
     return replace(worker, spec=worker.spec.model_copy(update={"rendered": prompt}))
@@ -77,7 +76,6 @@ def _session_of(worker: WorkerContext) -> Session | None:
         return None
     files = agent.session_files
     kept = None if turn is None else kept_session(turn.before)
-    # protection: session-id-has-form-of-program
     if kept is not None and re.fullmatch(files.id, kept.id) and not _was_lost(worker):
         return Session(id=kept.id, continued=True)
     if not files.chosen:
@@ -114,7 +112,6 @@ def take_session(worker: WorkerContext, workspace: Workspace, place: Place) -> t
     name, files = session.id or said, agent.session_files
     try:
         place.take(SESSION_PART, mount.source, limit=worker.config.limits.disk)
-        # protection: other-session-than-expected-is-not-kept
         if name is None or said not in (None, name) or not re.fullmatch(files.id, name):
             discard_session(worker.directory)
             return ()
@@ -233,7 +230,6 @@ def message_about_checks(
     ]
     for number in failed[:_MOST_CHECKS]:
         check, asked = done[number - 1]
-        # protection: output-of-checks-in-messages-is-bounded-and-clean
         with suppress(OSError):
             said = text_tail(stage_log(directory, f"check-{number}"), _MOST_OF_CHECK)
             parts += [

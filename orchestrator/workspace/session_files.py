@@ -158,7 +158,6 @@ def _read(place: Path, session_id: str, patterns: Sequence[str]) -> Iterator[tup
     for pattern in patterns:
         names = [_expression(name, session_id) for name in pattern.split("/")]
         try:
-            # protection: session-is-not-read-through-link
             top = os.open(place, _DIRECTORY)
         except OSError:
             return

@@ -18,10 +18,20 @@ HANDOVER = "tests/workspace/test_artifacts.py"
 SHARING = "tests/workspace/test_shared_files.py"
 BULLETIN = "tests/workflow/test_shared_findings.py"
 PROMPTS = "tests/workflow/test_reduce_prompt.py"
+SESSIONS = "tests/workspace/test_session_files.py"
 
 
 def sharing() -> Iterator[Protection]:
     """Return the limits on files that a worker hands over or reads from others."""
+    yield from marked(
+        (SESSIONS,),
+        ("size of kept sessions limited", Never()),
+        ("entries of session directories limited", Never()),
+        ("kept sessions have no secrets", Replace("redactor.data(data)", "data")),
+        ("only regular files of session are kept",
+         Replace("open_regular(name, folder=folder)",
+                 "os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder), 'rb')")),
+    )
     yield from marked(
         (HANDOVER,),
         ("findings are not read from links or FIFOs",
