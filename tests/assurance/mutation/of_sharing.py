@@ -28,9 +28,13 @@ def sharing() -> Iterator[Protection]:
         ("size of kept sessions limited", Never()),
         ("entries of session directories limited", Never()),
         ("kept sessions have no secrets", Replace("redactor.data(data)", "data")),
-        ("only regular files of session are kept",
-         Replace("open_regular(name, folder=folder)",
-                 "os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder), 'rb')")),
+        (
+            "only regular files of session are kept",
+            Replace(
+                "open_regular(name, folder=folder)",
+                "os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder), 'rb')",
+            ),
+        ),
     )
     yield from marked(
         (HANDOVER,),
