@@ -260,9 +260,8 @@ class WorkerResult(BaseModel):
     checks: list[CheckResult] = []
     """Results of the checks of the worker's commit; empty without checks."""
     artifacts: list[str] = []
-    """Files that the worker handed over in addition to its commits, relative to the directory
-    `artifacts` in the directory `log`; at most 1000.
-    """
+    """Files that the worker handed over, relative to `artifacts` in the directory `log`; at most
+    1000."""
     tokens: int | None = None
     """Number of tokens, reported by the agent or measured by the broker; null when unknown."""
     cost_known: bool = False
@@ -275,8 +274,7 @@ class WorkerResult(BaseModel):
     """Published ports: container port to port on 127.0.0.1."""
     limits_hit: list[str] = []
     """Limits that the worker reached, even if it continued afterwards. The kernel counts `memory`
-    (it killed a process) and `pids` (it refused a new process).
-    """
+    (it killed a process) and `pids` (it refused a new process)."""
     limits_unenforced: list[str] = []
     """Limits that the engine did not enforce, as `allow_unenforced` permits."""
     transfer: Literal["mounts", "streams"] | None = None
@@ -296,8 +294,7 @@ class WorkerResult(BaseModel):
     """
     uncounted: str | None = None
     """Why a counter of the kernel could not be read; null if all were read, if the container never
-    started, and in results of older versions.
-    """
+    started, and in results of older versions."""
     started_at: datetime | None = None
     """Start of the container; null if it never started."""
     timings: Timings | None = None

@@ -162,7 +162,8 @@ def engine_of_run(used: "RunEngine | None") -> "Engine":
     for address in dict.fromkeys((used.address, "")):
         try:
             engine = load_engine(used.kind, address)
-        except EngineUnavailableError as error:
+        except (EngineUnavailableError, UnsupportedError) as error:
+            # For example, the certificates for the recorded address are those of no context.
             problem = problem or error
             continue
         try:

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -13,6 +13,8 @@ from orchestrator.config.network_access import Access, accesses_with_network, st
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.place import RemoteEngine
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import ConfigError, UnsupportedError
 from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST
@@ -33,6 +35,25 @@ _BASE_URLS = ("_API_BASE", "_BASE_URL")
 _FILTERED = frozenset({"runc", "crun", "youki", "nvidia", "io.containerd.runc.v2"})
 
 Destination = tuple[str, int | None]
+Resolve = Callable[[str], Sequence[str]]
+"""Function that returns the IPv4 addresses of a name; raises `OSError` or `ValueError`."""
+
+
+def resolve_here(name: str) -> list[str]:
+    """Return the IPv4 addresses of a name, as this machine resolves it.
+
+    Raises:
+        OSError: The name has no address.
+    """
+    answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+    return sorted({str(answer[4][0]) for answer in answers})
+
+
+def resolver_of(engine: ContainerEngine) -> Resolve:
+    """Return the function that resolves names as the machine of an engine does."""
+    if isinstance(engine, RemoteEngine) and not engine.is_here:
+        return engine.resolve
+    return resolve_here
 
 
 def check_runtime(runtime: str | None, *, without: str = "`--network none`") -> None:
@@ -134,6 +155,7 @@ def worker_egress(
     names: Iterable[str],
     inherited_env: Mapping[str, str],
     sets: HostSets | None = None,
+    resolve: Resolve = resolve_here,
 ) -> dict[Access, Egress]:
     """Return the destinations that a worker's containers may reach, by network and allow-list.
 
@@ -142,6 +164,7 @@ def worker_egress(
         names: Environment variables that the worker's agent program is known to read.
         inherited_env: Environment variables of the caller that the agent program gets.
         sets: Sets of hosts that allow-lists may name.
+        resolve: Resolves names as the engine's machine does.
 
     Raises:
         UnsupportedError: Containers of the OCI runtime cannot be blocked from reaching the host.
@@ -170,7 +193,14 @@ def worker_egress(
     found_egress = {}
     for access in accesses:
         own = company.urls(given, is_open=access.network == "open")
-        found_egress[access] = _egress(access, urls, sets, own, needs_hosts=not uses_broker)
+        egress = _egress(access, urls, sets, own, resolve)
+        if access.network == "allowlist" and not egress.hosts and not uses_broker:
+            raise ConfigError(
+                "the network is `allowlist`, but the list of allowed hosts is empty",
+                key="allow.empty",
+                hint="name each host that workers need: `--allow HOST`; or use `--network none`",
+            )
+        found_egress[access] = egress
     return found_egress
 
 
@@ -178,9 +208,8 @@ def _egress(
     access: Access,
     urls: Sequence[str],
     sets: HostSets,
-    company: Sequence[str] = (),
-    *,
-    needs_hosts: bool = True,
+    company: Sequence[str],
+    resolve: Resolve,
 ) -> Egress:
     # protection: no-network-stays-no-network
     if access.network == "none":
@@ -188,29 +217,23 @@ def _egress(
         return Egress(image=BASE_IMAGE, hosts=())
     if access.network == "open":
         return Egress(
-            image=BASE_IMAGE, allowed=allowed_destinations(access.allow, (*urls, *company))
+            image=BASE_IMAGE, allowed=allowed_destinations(access.allow, (*urls, *company), resolve)
         )
     found = filter(None, map(host_of_url, urls))
     learn = access.network == "learn"
-    own = _hosts_of_company(company)
+    own = _hosts_of_company(company, resolve)
     hosts = check_hosts([*sets.hosts(access.allow), *found, *own], learn=learn)
-    if not hosts and needs_hosts and not learn:
-        raise ConfigError(
-            "the network is `allowlist`, but the list of allowed hosts is empty",
-            key="allow.empty",
-            hint="name each host that workers need: `--allow HOST`; or use `--network none`",
-        )
     ports = sorted({host.port for host in hosts if host.name == HOST})
     allowed = tuple((HOST, port) for port in ports)
     return Egress(image=BASE_IMAGE, allowed=allowed, hosts=hosts, learn=learn)
 
 
-def _hosts_of_company(urls: Iterable[str]) -> Iterator[AllowedHost]:
+def _hosts_of_company(urls: Iterable[str], resolve: Resolve) -> Iterator[AllowedHost]:
     """Yield entries for a company's mirrors, which may be in a private network."""
     for host in filter(None, map(host_of_url, urls)):
         yield host
         with suppress(OSError, ValueError):
-            for address in _addresses(host.name):
+            for address in _addresses(host.name, resolve):
                 if not ipaddress.IPv4Network(address).is_global and host.name != HOST:
                     yield replace(host, network=str(ipaddress.IPv4Network(address)))
 
@@ -252,26 +275,29 @@ def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[
     yield from (environment[name] for name in found if name in environment)
 
 
-def allowed_destinations(requested: Iterable[str], urls: Iterable[str]) -> tuple[Destination, ...]:
+def allowed_destinations(
+    requested: Iterable[str], urls: Iterable[str], resolve: Resolve = resolve_here
+) -> tuple[Destination, ...]:
     """Return the private destinations (address and port) that a worker with a network may reach.
 
     Args:
         requested: Values of `--allow`: `HOST[:PORT]`.
         urls: Base URLs of model APIs, `http` or `https`; each opens one port. A URL that cannot be
             resolved is skipped: the agent will report the failure.
+        resolve: Resolves names as the engine's machine does.
 
     Raises:
         ConfigError: A requested host is invalid or cannot be resolved.
     """
     found: dict[Destination, None] = {}
     for request in requested:
-        found |= dict.fromkeys(_resolve(request))
+        found |= dict.fromkeys(_resolve(request, resolve))
     for url in urls:
-        found |= dict.fromkeys(_implied(url))
+        found |= dict.fromkeys(_implied(url, resolve))
     return tuple(found)
 
 
-def _resolve(request: str) -> list[Destination]:
+def _resolve(request: str, resolve: Resolve) -> list[Destination]:
     if request.startswith(SIGN):
         raise ConfigError(
             f"`--allow`: `{request}` is a set of hosts, which needs `--network allowlist`",
@@ -280,7 +306,7 @@ def _resolve(request: str) -> list[Destination]:
         )
     host, port = _split(request)
     try:
-        return [(address, port) for address in _addresses(host)]
+        return [(address, port) for address in _addresses(host, resolve)]
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"`--allow`: cannot resolve `{host}`",
@@ -303,7 +329,7 @@ def _split(request: str) -> tuple[str, int | None]:
     return host, int(port)
 
 
-def _addresses(host: str) -> list[str]:
+def _addresses(host: str, resolve: Resolve) -> Sequence[str]:
     if host == HOST:
         return [HOST]
     try:
@@ -311,17 +337,20 @@ def _addresses(host: str) -> list[str]:
     except ValueError:
         if not _NAME.fullmatch(host):
             raise
-    answers = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
-    return sorted({str(answer[4][0]) for answer in answers})
+    return resolve(host)
 
 
-def _implied(url: str) -> list[Destination]:
+def _implied(url: str, resolve: Resolve) -> list[Destination]:
     try:
         parts = urlsplit(url)
         # URLs with another scheme are not model APIs.
         # protection: base-url-without-port-opens-schemes-port
         usual = _PORTS.get(parts.scheme, 0)
         port = parts.port if usual and parts.port is not None else usual
-        return [(address, port) for address in _addresses(parts.hostname or "")] if port else []
+        return (
+            [(address, port) for address in _addresses(parts.hostname or "", resolve)]
+            if port
+            else []
+        )
     except (OSError, ValueError):
         return []

@@ -28,6 +28,8 @@ class EngineFeatures:
     """Whether the engine can filter system calls with a custom seccomp profile."""
     transfer: Literal["mounts", "streams"] = "mounts"
     """How files get into containers: mounted from this machine, or sent to the engine's volumes."""
+    ports: bool = True
+    """Whether published ports can be reached at 127.0.0.1 of this machine."""
     gateways: bool = False
     """Whether the engine can confine a container to the hosts of an allow-list."""
     id: str = ""

@@ -231,6 +231,26 @@ class Place(Protocol):
 
 
 @runtime_checkable
+class RemoteEngine(Protocol):
+    """An engine that may be on another machine, whose addresses and name servers then matter."""
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether the engine is on this machine, as far as this is known."""
+
+    def note_other_machine(self) -> None:
+        """Note that the engine may be on another machine: it does not see this one's files."""
+
+    def resolve(self, name: str) -> list[str]:
+        """Return the IPv4 addresses of a name, as the engine's machine resolves it.
+
+        Raises:
+            EngineError: The engine does not answer.
+            ValueError: The name has no address there.
+        """
+
+
+@runtime_checkable
 class PlaceEngine(Protocol):
     """An engine that has places of its own, which mount no file of this machine."""
 

@@ -18,7 +18,7 @@ class RunEngine(BaseModel):
     id: str = ""
     """Identifier of the engine; empty if it has none."""
     address: str = ""
-    """Where the engine was reached, without user and password; empty if it needs no address."""
+    """Where the engine was reached, without a password; empty if it needs no address."""
     version: str = ""
     transfer: Literal["mounts", "streams"] | None = None
     """How files got into containers; None in records of older versions."""
@@ -26,7 +26,8 @@ class RunEngine(BaseModel):
     @field_validator("address")
     @classmethod
     def _without_user(cls, address: str) -> str:
-        return _USER.sub("", address)
+        # An address for ssh has a user, who is needed, but never a password.
+        return address if address.startswith("ssh://") else _USER.sub("", address)
 
     def is_same(self, kind: str, id: str) -> bool:
         """Return whether an engine of this kind and with this identifier is the run's."""

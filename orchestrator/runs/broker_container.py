@@ -4,7 +4,7 @@ import os
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from orchestrator.engine.egress import allowed_destinations
+from orchestrator.engine.egress import allowed_destinations, resolver_of
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
 from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress
@@ -48,7 +48,9 @@ def broker_egress(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Egress:
         if keys is not None:
             urls += [upstream.url for upstream in keys.upstreams.values()]
             urls += [repository.url for repository in keys.repositories]
-    return Egress(image=BASE_IMAGE, allowed=allowed_destinations((), dict.fromkeys(urls)))
+    resolve = resolver_of(run.engine)
+    allowed = allowed_destinations((), dict.fromkeys(urls), resolve)
+    return Egress(image=BASE_IMAGE, allowed=allowed)
 
 
 def start_broker(run: RunContext, workers: tuple[WorkerSpec, ...], egress: Egress) -> RunBroker:

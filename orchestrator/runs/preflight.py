@@ -25,14 +25,18 @@ from orchestrator.config.network_access import stage_access
 from orchestrator.config.project import Service
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.egress import (
+    Resolve,
     check_allow,
     check_gateways,
     check_shared_network,
     host_sets,
+    resolve_here,
+    resolver_of,
     worker_egress,
 )
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
+from orchestrator.engine.place import RemoteEngine
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError, ImageNotFoundError
 from orchestrator.git.in_progress import check_settled
@@ -76,6 +80,8 @@ class RunRequest:
     """Settings of tasks that use another agent program than the run, by the program's name."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """The caller's environment variables."""
+    resolve: Resolve = resolve_here
+    """Resolves names of hosts as the engine's machine does."""
 
 
 def check_request(request: RunRequest) -> CheckedRequest:
@@ -97,6 +103,7 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
     """
     problems = Problems()
     request = _with_known_runtime(request, engine, problems)
+    request = replace(request, resolve=resolver_of(engine))
     repository, settings = _check_settings(request, problems)
     features = _check_engine(engine, settings, problems)
     checked = _read_inputs(request, repository, settings, problems)
@@ -104,6 +111,8 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
     proven = check_enforcement(engine, features[0].value, repository, isolations)
     asked = request.config.isolation.transfer
     proven = choose_transfer(engine, proven, repository, asked)
+    if proven.transfer == "streams" and isinstance(engine, RemoteEngine):
+        engine.note_other_machine()
     for task, own in checked.by_task():
         of_task = problems.of_task(task)
         of_task.attempt(check_transfer, engine, proven, own.config, has_workflow=bool(task))
@@ -192,6 +201,7 @@ def _check_worker(
         agent.inherited_env,
         inherited_env,
         host_sets(config.isolation.allow_sets, repository, request.environ),
+        request.resolve,
     )
     settings = CheckedSettings(
         config=config,

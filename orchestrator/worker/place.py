@@ -73,13 +73,18 @@ def check_transfer(
             hint="use `--transfer auto`",
         )
     isolation, project = config.isolation, config.project
+    if isolation.ports and not features.ports:
+        raise UnsupportedError(
+            "the engine publishes ports on its own machine, and none is forwarded with TLS",
+            key="engine.ports-elsewhere",
+            hint="reach it by ssh: `DOCKER_HOST=ssh://USER@HOST`; or leave out `ports`",
+        )
     used = {
         "a workflow": has_workflow,
         "`services`": project.services,
         "`caches`": project.caches,
         "`dotenv`": project.dotenv,
         "`checks`": project.checks,
-        "`ports`": isolation.ports,
         "`keys: broker`": isolation.keys == "broker",
         "`runtime`": isolation.runtime,
         "`enforce: ro`": config.triggers.enforce == "ro",

@@ -2,11 +2,15 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
+from typing import Literal
 
-from orchestrator.config.container import Transfer
+from orchestrator.config.container import Isolation, Transfer
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
@@ -33,12 +37,6 @@ def choose_transfer(
 ) -> EngineFeatures:
     """Return the features with how workers get their files, after a test of the engine.
 
-    Args:
-        engine: The engine.
-        features: The engine's features.
-        repository: The repository.
-        asked: The setting `transfer`.
-
     Raises:
         UnsupportedError: Containers cannot use files of this machine, and no copies can be sent.
         EngineUnavailableError: The engine does not answer.
@@ -64,12 +62,11 @@ def choose_transfer(
         return mounted
     if remembered == hidden and asked == "auto":
         return sent
-    make_shared(repository.state_dir)
-    with tempfile.TemporaryDirectory(prefix="probe-", dir=repository.state_dir) as scratch:
-        if probe(engine, repository, Path(scratch), overlay=overlay):
+    with _scratch(repository) as scratch:
+        if probe(engine, repository, scratch, overlay=overlay):
             write_atomically(known, found)
             return mounted
-        if overlay and probe(engine, repository, Path(scratch), overlay=False):
+        if overlay and probe(engine, repository, scratch, overlay=False):
             return replace(features, overlay=False)
     if asked == "auto" and isinstance(engine, PlaceEngine):
         write_atomically(known, hidden)
@@ -87,13 +84,6 @@ def check_memory(
     engine: ContainerEngine, features: EngineFeatures, repository: Repository, run: Path, root: Path
 ) -> None:
     """Check that containers get the files in a directory in memory, where secrets are written.
-
-    Args:
-        engine: The engine.
-        features: The engine's features.
-        repository: The repository.
-        run: Directory of the current run; its name is the run's id.
-        root: The directory.
 
     Raises:
         ConfigError: Containers do not see the directory.
@@ -129,15 +119,7 @@ def probe(
     overlay: bool,
     runtime: str | None = None,
 ) -> bool:
-    """Return whether a container can write a file through a mount.
-
-    Args:
-        engine: The engine.
-        repository: The repository.
-        run: Directory for the test files; its name is a run's id, for the container's label.
-        overlay: Test an overlay; otherwise a bind mount.
-        runtime: The OCI runtime of the container. Default: the engine's own.
-    """
+    """Return whether a container can write a file through a mount."""
     root = run / PROBE
     # A process that died may have left test files.
     remove_tree(root)
@@ -159,14 +141,38 @@ def probe(
         remove_tree(root)
 
 
-def probe_streams(engine: PlaceEngine, repository: Repository, run: Path) -> bool:
-    """Return whether a container gets a file that is sent to it, and gives a file back.
+def tested_way(
+    engine: ContainerEngine,
+    features: EngineFeatures,
+    repository: Repository,
+    isolation: Isolation,
+) -> Literal["overlay", "bind", "streams"] | None:
+    """Return how workers get their files, as a test shows; None if there is no way.
 
-    Args:
-        engine: The engine.
-        repository: The repository.
-        run: Directory for the test files; its name is a run's id, for the containers' labels.
+    Raises:
+        EngineUnavailableError: The engine does not answer.
     """
+    with _scratch(repository) as run:
+        if isolation.transfer != "streams":
+            test = partial(probe, engine, repository, run, runtime=isolation.runtime)
+            if may_overlay(features, repository) and test(overlay=True):
+                return "overlay"
+            if test(overlay=False):
+                return "bind"
+        if isolation.transfer != "mounts" and isinstance(engine, PlaceEngine):
+            return "streams" if _probe_streams(engine, repository, run) else None
+    return None
+
+
+@contextmanager
+def _scratch(repository: Repository) -> Iterator[Path]:
+    make_shared(repository.state_dir)
+    with tempfile.TemporaryDirectory(prefix="probe-", dir=repository.state_dir) as scratch:
+        yield Path(scratch)
+
+
+def _probe_streams(engine: PlaceEngine, repository: Repository, run: Path) -> bool:
+    """Return whether a container gets a file that is sent to it, and gives a file back."""
     given, made, taken = (run / name for name in ("given", "made", "taken"))
     for path in (given, made, taken):
         path.mkdir(mode=0o755)

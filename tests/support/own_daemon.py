@@ -47,7 +47,10 @@ class Daemon:
         self._link = f"v{self._namespace[4:]}"
         self._addresses = [f"10.203.{number >> 8}.{(number & 255) + last}" for last in (1, 2)]
         self.tls_url = f"tcp://{self._addresses[1]}:2376"
-        hide = "".join(f"mount -t tmpfs none '{path}' && " for path in hidden)
+        # On another machine, names may have other addresses.
+        self.hosts = root / "hosts"
+        other = f"mount --bind '{self.hosts}' /etc/hosts && "
+        hide = other + "".join(f"mount -t tmpfs none '{path}' && " for path in hidden)
         pem = {name: str(root / "tls" / f"{name}.pem") for name in ("ca", "server", "server-key")}
         self._command = [
             "nsenter", f"--net={self.network}", "unshare", "--mount", "--propagation", "private",
@@ -67,9 +70,10 @@ class Daemon:
         if self.certificates is not None:
             self._connect()
             make_certificates(self.certificates, self._addresses[1])
+        self.hosts.write_text("127.0.0.1 localhost\n")
         self.start()
-        theirs = docker.APIClient(version="auto", timeout=120)
-        ours = docker.APIClient(version="auto", timeout=120, base_url=self.url)
+        theirs = docker.APIClient(version="auto", timeout=600)
+        ours = docker.APIClient(version="auto", timeout=600, base_url=self.url)
         try:
             for _ in ours.load_image(theirs.get_image(BASE_IMAGE)):
                 pass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _PROGRAM = """\
 #!{python} -IS
-import os, select, signal, socket, subprocess, sys, threading
+import ctypes, os, select, signal, socket, subprocess, sys, threading, time
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +20,17 @@ if (place / "fails").exists():
     print("Permission denied \\x1b[31m(publickey).", file=sys.stderr)
     sys.exit(255)
 host = arguments[arguments.index("--") + 1]
+if "-O" in arguments:
+    # The process that holds the connection listens, and answers by removing the file.
+    asked = place / f"forward-{{os.getpid()}}"
+    asked.with_suffix(".new").write_text(arguments[arguments.index("-L") + 1])
+    asked.with_suffix(".new").rename(asked)
+    while asked.exists():
+        time.sleep(0.02)
+    if asked.with_suffix(".refused").exists():
+        print("mux_client_forward: Port forwarding failed", file=sys.stderr)
+        sys.exit(255)
+    sys.exit(0)
 words = arguments[arguments.index("--") + 2 :]
 if words:
     os.execvp("sh", ["sh", "-c", " ".join(words)])
@@ -41,6 +52,37 @@ def forward(connection):
         carry(connection, engine)
         back.join()
 
+def lead(listener, port):
+    if (place / "network").exists():
+        space = os.open((place / "network").read_text(), os.O_RDONLY)
+        assert ctypes.CDLL(None).setns(space, 0x40000000) == 0
+    while True:
+        connection, _ = listener.accept()
+        there = socket.create_connection(("127.0.0.1", int(port)))
+        for pair in ((connection, there), (there, connection)):
+            threading.Thread(target=carry, args=pair, daemon=True).start()
+
+def listen_at(where):
+    address, port, target, target_port = where.split(":")
+    listener = socket.create_server((address, int(port)))
+    threading.Thread(target=lead, args=(listener, target_port), daemon=True).start()
+
+def await_forwards():
+    while True:
+        for asked in place.glob("forward-*"):
+            if asked.suffix:
+                continue
+            try:
+                listen_at(asked.read_text())
+            except OSError:
+                asked.with_suffix(".refused").touch()
+            asked.unlink()
+        time.sleep(0.02)
+
+threading.Thread(target=await_forwards, daemon=True).start()
+for at, word in enumerate(arguments):
+    if word == "-L" and arguments[at + 1].startswith("127."):
+        listen_at(arguments[at + 1])
 (place / "pids").open("a").write(f"{{os.getpid()}}\\n")
 if "-L" not in arguments:
     signal.pause()
@@ -80,6 +122,10 @@ class FakeSsh:
     def pids(self) -> list[int]:
         """Return the processes that held a connection, oldest first."""
         return list(map(int, (self.directory / "pids").read_text().split()))
+
+    def lead_into(self, network: Path) -> None:
+        """Let forwarded ports lead to 127.0.0.1 of a network namespace."""
+        (self.directory / "network").write_text(str(network))
 
     def forbid_forwarding(self) -> None:
         """Answer no forwarded connection, as a server without stream-local forwarding."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.docker.rules import own_addresses
+from orchestrator.engine.docker.machine_network import this_machine
 from orchestrator.engine.labels import REPOSITORY, ROLE
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import orchestrator, start
@@ -65,7 +65,7 @@ def host_port() -> Iterator[int]:
 
 def machine_addresses() -> list[str]:
     """Return the machine's own IPv4 addresses without loopback."""
-    return own_addresses()
+    return list(this_machine("").addresses)
 
 
 def log_of(result: dict) -> str:

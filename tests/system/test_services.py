@@ -15,7 +15,7 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.docker.rules import own_addresses
+from orchestrator.engine.docker.machine_network import this_machine
 from orchestrator.engine.labels import REPOSITORY, ROLE, WORKER
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.cli import orchestrator, start
@@ -143,7 +143,7 @@ def reached(client: docker.APIClient, repo: Path) -> dict[str, str]:
     assert len(addresses) == 2
     seen = {}
     with socket.create_server(("0.0.0.0", 0)) as machine:
-        here = [f"{one}:{machine.getsockname()[1]}" for one in own_addresses()]
+        here = [f"{one}:{machine.getsockname()[1]}" for one in list(this_machine("").addresses)]
         assert here
         roles = ("worker", "service")
         for one in [one for role in roles for one in containers(client, repo, **{ROLE: role})]:

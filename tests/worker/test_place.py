@@ -43,7 +43,6 @@ def sent(engine: LocalEngine) -> EngineFeatures:
         ({"caches": ("pip",)}, "`caches`"),
         ({"dotenv": ".env"}, "`dotenv`"),
         ({"checks": (Check(run="true"),)}, "`checks`"),
-        ({"isolation": {"ports": {"PORT": 3000}}}, "`ports`"),
         ({"isolation": {"keys": "broker"}}, "`keys: broker`"),
         ({"isolation": {"runtime": "runsc"}}, "`runtime`"),
         ({"isolation": {"network": "allowlist"}}, "`network: allowlist`"),
@@ -67,6 +66,13 @@ def test_hint_of_a_choice_by_a_test_names_no_mounts(tmp_path: Path) -> None:
         check_transfer(engine, sent(engine), config)
     assert "`unset DOCKER_HOST DOCKER_CONTEXT`" in (caught.value.hint or "")
     check_transfer(engine, engine.check(images=(), runtime=None), config)
+
+
+def test_ports_are_refused_where_they_cannot_be_forwarded(tmp_path: Path) -> None:
+    engine, config = WithPlaces(tmp_path), streaming(isolation={"ports": {"PORT": 3000}})
+    check_transfer(engine, sent(engine), config)
+    with pytest.raises(UnsupportedError, match="none is forwarded with TLS"):
+        check_transfer(engine, replace(sent(engine), ports=False), config)
 
 
 def test_workflows_are_refused(tmp_path: Path) -> None:

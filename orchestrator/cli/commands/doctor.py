@@ -3,11 +3,9 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Literal, get_args
 
 import typer
@@ -33,11 +31,8 @@ from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.gateway_probe import gateway_problem, open_network_problem
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hint
 from orchestrator.engine.limits_probe import probe_limits
-from orchestrator.engine.place import PlaceEngine
 from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ImageNotFoundError, OrchestratorError, UnsupportedError
-from orchestrator.files.remove_tree import remove_tree
-from orchestrator.files.shared import make_shared
 from orchestrator.git import command as git
 from orchestrator.git.repository import Repository, find_top
 from orchestrator.git.settings import is_partial
@@ -47,13 +42,18 @@ from orchestrator.runs.machine_check import crowding, machine_problems
 from orchestrator.runs.problems import Problems
 from orchestrator.state.secret_files import read_secrets
 from orchestrator.text.quantities import size as amount
-from orchestrator.workspace.overlay_probe import may_overlay, probe, probe_streams
+from orchestrator.text.sanitize import one_line
+from orchestrator.workspace.overlay_probe import tested_way
 
 LOW_DISK = 2 * 1024**3
 _State = Literal["ok", "warn", "fail", "unknown"]
 _HOW: dict[str, tuple[_State, str]] = {
     "kernel": ("ok", "enforced by the kernel (tested)"), "watched": ("ok", "watched by the run"),
     "no": ("warn", "not enforced"), "unknown": ("unknown", "not tested"),
+}  # fmt: skip
+_WAYS = {
+    "overlay": "overlay", "bind": "bind mounts with a full checkout per worker",
+    "streams": "copies are sent to the engine (`transfer: streams`)",
 }  # fmt: skip
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗", "unknown": "?"}
 
@@ -194,7 +194,9 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     except OrchestratorError as error:
         yield check_of_error("engine", error)
         return
-    yield Check(name="engine", detail=features.version)
+    place = f", at `{one_line(features.address)}`"
+    here = features.address.startswith("unix://")
+    yield Check(name="engine", detail=features.version + ("" if here else place))
     runtime = config.isolation.runtime
     yield _runtimes(features, runtime)
     yield _system_calls(features, runtime)
@@ -295,32 +297,22 @@ def _images(config: ParallelConfig) -> dict[str, bool]:
 
 def _worktrees(engine: Engine, features: EngineFeatures, config: ParallelConfig) -> Check:
     """Check that workers can get their files as in a run: mounted, or as copies."""
-    runtime, asked = config.isolation.runtime, config.isolation.transfer
-    with_runtime = f", runtime `{runtime}`" if runtime else ""
-    ways = {"overlay": True, "bind mounts with a full checkout per worker": False}
-    sent = "copies are sent to the engine (`transfer: streams`)"
+    name, isolation = "worktrees", config.isolation
     try:
         repository = _for_containers(engine)
-        for detail, overlay in () if asked == "streams" else ways.items():
-            if overlay and not may_overlay(features, repository):
-                continue
-            test = partial(probe, overlay=overlay, runtime=runtime)
-            if _probe(test, engine, repository):
-                return Check(name="worktrees", detail=f"{detail}{with_runtime} (tested)")
-        if asked != "mounts" and isinstance(engine, PlaceEngine):
-            why = "" if asked == "streams" else "the engine cannot use the files of this machine: "
-            if _probe(probe_streams, engine, repository):
-                return Check(name="worktrees", detail=f"{why}{sent} (tested)")
+        way = tested_way(engine, features, repository, isolation)
     except OrchestratorError as error:
-        return Check(name="worktrees", state="warn", detail=error.message)
-    return Check(
-        name="worktrees",
-        state="fail",
-        detail=f"a container cannot write to files of this machine{with_runtime}"
-        + ("" if asked == "mounts" else ", and gets no copies of them"),
-        hint="use `--transfer auto`" if asked == "mounts" else "use another engine",
-        exit_code=UnsupportedError.exit_code,
-    )
+        return Check(name=name, state="warn", detail=error.message)
+    except OSError as error:
+        return Check(name=name, state="warn", detail=one_line(str(error)))
+    if way is not None:
+        runtime = f", runtime `{isolation.runtime}`" if isolation.runtime else ""
+        return Check(name=name, detail=f"{_WAYS[way]}{runtime} (tested)")
+    said, hint = "a container cannot write to files of this machine", "use `--transfer auto`"
+    if isolation.transfer != "mounts":
+        said, hint = f"{said}, and gets no copies of them", "use another engine"
+    code = UnsupportedError.exit_code
+    return Check(name=name, state="fail", detail=said, hint=hint, exit_code=code)
 
 
 def _open_network(engine: Engine) -> Check:
@@ -350,17 +342,6 @@ def _allow_lists(engine: Engine, features: EngineFeatures, runtime: str | None) 
         return Check(name=name, detail="each worker can have a gateway (tested)")
     hint = "`--network none` and `--network open` need no gateway"
     return Check(name=name, state="warn", detail=problem, hint=hint)
-
-
-def _probe(test: Callable[..., bool], engine: Engine, repository: Repository) -> bool:
-    make_shared(repository.state_dir)
-    scratch = Path(mkdtemp(prefix="doctor-", dir=repository.state_dir))
-    try:
-        return test(engine, repository, scratch)
-    except OSError:
-        return False
-    finally:
-        remove_tree(scratch)
 
 
 def check_image(engine: Engine, image: str, *, required: bool) -> Check:

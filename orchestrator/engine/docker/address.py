@@ -18,6 +18,7 @@ import docker.tls
 import docker.utils
 from pydantic import BaseModel, Field, ValidationError
 
+from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import ConfigError
 from orchestrator.files.safe_open import read_limited
 from orchestrator.text.sanitize import one_line
@@ -88,6 +89,31 @@ class Address:
     def has_tls(self) -> bool:
         """Return whether the connection is encrypted."""
         return "tls" in self.options
+
+    @property
+    def is_ssh(self) -> bool:
+        """Return whether the user's `ssh` program makes the connection."""
+        return self.url.startswith("ssh://")
+
+    @property
+    def is_socket(self) -> bool:
+        """Return whether it is a Unix socket, which may lead to another machine all the same."""
+        return self.url.startswith(("unix://", "http+unix://"))
+
+
+def address_of(environ: Mapping[str, str], url: str) -> Address:
+    """Return the address at a URL, with the certificates of the user's choice if it is the same.
+
+    Raises:
+        ConfigError: The chosen context does not exist, or its description has another form.
+    """
+    if not url:
+        return chosen_address(environ)
+    with suppress(ConfigError):
+        chosen = chosen_address(environ)
+        if RunEngine(kind="docker", address=chosen.url).address == url:
+            return chosen
+    return Address(url)
 
 
 def chosen_address(environ: Mapping[str, str]) -> Address:

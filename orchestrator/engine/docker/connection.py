@@ -1,29 +1,41 @@
 """The connection to the Docker daemon: docker-py's client, with less work for each request."""
 
 import os
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import docker
 from docker.transport import UnixHTTPAdapter
+from docker.utils.socket import consume_socket_output, demux_adaptor
+from requests.adapters import HTTPAdapter
 
 from orchestrator.engine.docker.address import Address, chosen_address
+from orchestrator.engine.docker.ssh import tunnel_to
 
 _CONNECTIONS = 1000
 """Maximum number of idle connections that are kept. A worker uses up to three at a time: output,
 end, and its gateway's output; urllib3 prints a warning for each idle connection above the maximum.
 """
 _TIMEOUT = 60
+_HEADER = struct.Struct(">BxxxL")
+_PIECE = 64 * 1024
 
 
 def connect(address: Address | None = None) -> docker.APIClient:
     """Connect to the daemon at an address. Default: the daemon that the user chose.
 
     Raises:
+        ConfigError: The address for ssh is invalid.
+        EngineUnavailableError: `ssh` does not reach the other machine.
         docker.errors.DockerException: The daemon does not answer, or a variable is wrong.
     """
     address = address or chosen_address(os.environ)
-    client = _Client(version="auto", timeout=_TIMEOUT, **address.options)
+    options = address.options
+    if address.is_ssh:
+        options = {"base_url": f"unix://{tunnel_to(address.url).socket}"}
+    client = _Client(version="auto", timeout=_TIMEOUT, **options)
+    client.mount("https://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
     adapter = client.get_adapter(client.base_url)
     if isinstance(adapter, UnixHTTPAdapter):
         shared = _OneSocket(adapter.socket_path, _TIMEOUT, max_pool_size=_CONNECTIONS)
@@ -39,6 +51,37 @@ class _Client(docker.APIClient):
     def _check_is_tty(self, _: str) -> bool:
         """Return that no container has a terminal; docker-py asks the daemon for each one."""
         return False
+
+    def _read_from_socket(
+        self,
+        response: Any,  # noqa: ANN401  # of requests
+        stream: bool,  # as docker-py calls it
+        tty: bool = True,
+        demux: bool = False,
+    ) -> Any:  # noqa: ANN401  # bytes, or an iterator
+        """Read output; with TLS, docker-py would wait although data was decrypted already."""
+        sdk: Any = super()
+        if not self.base_url.startswith("https://"):
+            return sdk._read_from_socket(response, stream, tty=tty, demux=demux)
+        sdk._disable_socket_timeout(sdk._get_raw_response_socket(response))
+        found: Any = _frames(response.raw._fp.fp)
+        output: Any = (demux_adaptor(*frame) if demux else frame[1] for frame in found)
+        if stream:
+            return output
+        try:
+            whole: Any = consume_socket_output(output, demux=demux)  # type: ignore[call-overload]
+        finally:
+            response.close()
+        return whole
+
+
+def _frames(reader: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401  # of http.client
+    """Yield the output in a stream of the daemon, each piece with the number of its stream."""
+    while len(header := reader.read(_HEADER.size)) == _HEADER.size:
+        number, left = _HEADER.unpack(header)
+        while left and (data := reader.read1(min(left, _PIECE))):
+            left -= len(data)
+            yield number, data
 
 
 class _OneSocket(UnixHTTPAdapter):

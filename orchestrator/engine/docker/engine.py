@@ -2,14 +2,16 @@
 
 import json
 import os
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import docker.errors
 
-from orchestrator.engine.docker.address import Address, chosen_address
+from orchestrator.engine.docker.address import address_of
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.container import (
@@ -24,6 +26,7 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.firewall import close_host, create, gateway_of, start_guard
 from orchestrator.engine.docker.image_defaults import image_config
 from orchestrator.engine.docker.images import DockerImages
+from orchestrator.engine.docker.machine_network import MachineNetwork, this_machine
 from orchestrator.engine.docker.network_filter import Helper, NetworkFilter
 from orchestrator.engine.docker.networks import (
     bridge_of,
@@ -31,10 +34,12 @@ from orchestrator.engine.docker.networks import (
     create_internal_network,
     find_bridge,
 )
+from orchestrator.engine.docker.other_machine import machine_of, resolve_there
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.requirements import check_address, check_engine, fingerprint
-from orchestrator.engine.docker.rules import HOST, resolvers
+from orchestrator.engine.docker.rules import HOST
 from orchestrator.engine.docker.seccomp import is_supported, profile
+from orchestrator.engine.docker.ssh import listens, tunnel_to
 from orchestrator.engine.docker.volume_place import VolumePlace
 from orchestrator.engine.docker.volume_step import Made, Make
 from orchestrator.engine.features import EngineFeatures
@@ -47,6 +52,7 @@ from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
     ImageNotFoundError,
+    PortTakenError,
     UnsupportedError,
 )
 
@@ -65,7 +71,7 @@ class DockerEngine(DockerImages):
         Args:
             address: Its address. Default: that of the daemon which the user chose.
         """
-        self._address = Address(address) if address else chosen_address(os.environ)
+        self._address = address_of(os.environ, address)
         with translated("connect to the Docker engine"):
             check_address(self._address)
             client = connect(self._address)
@@ -76,6 +82,10 @@ class DockerEngine(DockerImages):
         """The bridges of known networks, by the network's id."""
         self._shells: dict[str, bytes] = {}
         """The shells of images for steps of places, by the image's id."""
+        self.is_here = self._address.is_socket
+        self._asking = threading.Lock()
+        self._elsewhere: MachineNetwork | None = None
+        """What another machine said of itself; None if it was not asked."""
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         """Check that the daemon can run the containers of a run, and return its features."""
@@ -105,6 +115,7 @@ class DockerEngine(DockerImages):
             version=f"docker {info['ServerVersion']}",
             seccomp=self._filters_calls,
             gateways=True,
+            ports=self._address.is_ssh or self._address.is_socket,
             id=str(info.get("ID") or ""),
             address=self._address.url,
             fingerprint=fingerprint(info),
@@ -157,7 +168,29 @@ class DockerEngine(DockerImages):
             guard.remove()
             raise
         container.guard, container.ports = guard, guard.ports
+        try:
+            self._bring_here(guard.ports)
+        except BaseException:
+            container.remove()
+            raise
         return container
+
+    def _bring_here(self, ports: Mapping[int, int]) -> None:
+        """Let the published ports of another machine be reached at 127.0.0.1 of this one.
+
+        Raises:
+            PortTakenError: A port cannot be forwarded.
+            UnsupportedError: The engine publishes ports on another machine.
+        """
+        for port in () if self.is_here else ports.values():
+            if self._address.is_ssh:
+                tunnel_to(self._address.url).forward(port)
+            elif not listens(port):
+                raise UnsupportedError(
+                    "the engine publishes ports on another machine",
+                    key="engine.ports-elsewhere",
+                    hint="reach it by ssh: `DOCKER_HOST=ssh://USER@HOST`; or leave out `ports`",
+                )
 
     def _filtering_helper(self, spec: ContainerSpec, egress: Egress) -> Helper | None:
         """Return the helper that filters a container's network; None if this needs a guard."""
@@ -177,7 +210,7 @@ class DockerEngine(DockerImages):
     ) -> Made:
         """Create a container whose network the helper filters from its start on."""
         labels = {**spec.labels, FILTER: json.dumps(egress.allowed)}
-        hosts = {**spec.extra_hosts, HOST: helper.gateway}
+        hosts = {**spec.extra_hosts, HOST: helper.machine.gateway}
         spec = replace(spec, labels=labels, extra_hosts=hosts)
         container = make(spec)
         container.filter = NetworkFilter(container.id, egress.allowed, spec.network, helper)
@@ -185,11 +218,13 @@ class DockerEngine(DockerImages):
 
     def _start_guard(self, spec: ContainerSpec, egress: Egress) -> DockerContainer:
         if egress.hosts is None:
-            return start_guard(self._client, spec, egress, seccomp=self._seccomp)
+            machine = self._machine(spec.labels)
+            return start_guard(self._client, spec, egress, machine, seccomp=self._seccomp)
         # Imported here because only an allow-list needs a gateway.
         from orchestrator.engine.docker.gateway import start_gateway
 
-        return start_gateway(self._client, spec, egress, seccomp=self._seccomp)
+        machine = self._machine(spec.labels)
+        return start_gateway(self._client, spec, egress, machine, seccomp=self._seccomp)
 
     def _create_in_network_of(self, spec: ContainerSpec, other: str, make: Make[Made]) -> Made:
         holder = self.adopt(other)
@@ -222,6 +257,10 @@ class DockerEngine(DockerImages):
         container = adopt(self._client, container_id)
         if container is not None and container.filter is not None:
             container.filter.helper = self._helper(container.filter.network)
+        if container is not None and self._address.is_ssh:
+            # The process of the run, if it is alive, holds the ports already.
+            with suppress(PortTakenError):
+                self._bring_here(container.ports)
         return container
 
     def enter(
@@ -248,7 +287,7 @@ class DockerEngine(DockerImages):
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Create a bridge network whose containers cannot reach each other."""
-        network_id = create_bridge(self._client, name, labels)
+        network_id = create_bridge(self._client, name, labels, self._machine(labels))
         self._bridges[network_id] = bridge_of(name)
         return network_id
 
@@ -256,9 +295,9 @@ class DockerEngine(DockerImages):
         self, name: str, labels: Mapping[str, str], *, addresses: int
     ) -> PrivateNetwork:
         """Create a network without internet access, with room for `addresses` containers."""
-        used = (*resolvers(), gateway_of(self._client))
+        machine = self._machine(labels)
         prefix = 32 - (addresses + _OWN_ADDRESSES).bit_length()
-        return create_internal_network(self._client, name, labels, used=used, prefix=prefix)
+        return create_internal_network(self._client, name, labels, machine=machine, prefix=prefix)
 
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
@@ -270,8 +309,9 @@ class DockerEngine(DockerImages):
         network_id, bridge = find_bridge(self._client, network)
         if network_id is not None:
             self._bridges[network_id] = bridge
+        machine = self._machine(labels)
         start = partial(
-            close_host, self._client, name, bridge, egress, labels, seccomp=self._seccomp
+            close_host, self._client, name, bridge, egress, labels, machine, seccomp=self._seccomp
         )
         problem = "containers in the network have gateways"
         if egress.hosts is None:
@@ -285,6 +325,24 @@ class DockerEngine(DockerImages):
                 return None
         start(workers=False).close()
         return problem
+
+    def note_other_machine(self) -> None:
+        """Note that the engine may be on another machine: it does not see this one's files."""
+        self.is_here = False
+
+    def resolve(self, name: str) -> list[str]:
+        """Return the IPv4 addresses of a name, as the engine's machine resolves it."""
+        return resolve_there(self._client, name, seccomp=self._seccomp)
+
+    def _machine(self, labels: Mapping[str, str]) -> MachineNetwork:
+        """Return the addresses, routes and name servers of the engine's machine."""
+        # protection: addresses-are-those-of-engines-machine
+        if self.is_here:
+            return this_machine(gateway_of(self._client))
+        with self._asking:
+            if self._elsewhere is None:
+                self._elsewhere = machine_of(self._client, labels, seccomp=self._seccomp)
+            return self._elsewhere
 
     @repeatable
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:

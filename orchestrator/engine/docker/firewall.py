@@ -23,6 +23,7 @@ from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import DockerContainer, remove_container
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
+from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.network_filter import READY, SERVE, Helper
 from orchestrator.engine.docker.rules import HOST, guard_rules, host_rules
 from orchestrator.engine.labels import ROLE
@@ -87,7 +88,12 @@ class Place:
 
 
 def start_guard(
-    client: docker.APIClient, spec: ContainerSpec, egress: Egress, *, seccomp: str | None
+    client: docker.APIClient,
+    spec: ContainerSpec,
+    egress: Egress,
+    machine: MachineNetwork,
+    *,
+    seccomp: str | None,
 ) -> DockerContainer:
     """Start the guard container, which owns a worker's network, and wait for its firewall rules.
 
@@ -95,7 +101,7 @@ def start_guard(
         PortTakenError: A host port of `spec.ports` is in use.
         EngineError: The rules could not be set.
     """
-    guard = create(client, _guard_spec(client, spec, egress), seccomp=seccomp)
+    guard = create(client, _guard_spec(spec, egress, machine), seccomp=seccomp)
     try:
         if spec.link is not None:
             connect(client, guard, spec.link.network, spec.link.address)
@@ -137,9 +143,9 @@ def connect(
         client.connect_container_to_network(container.id, network, ipv4_address=address)
 
 
-def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -> ContainerSpec:
-    gateway, link = gateway_of(client), spec.link
-    hosts = {**spec.extra_hosts, HOST: gateway}
+def _guard_spec(spec: ContainerSpec, egress: Egress, machine: MachineNetwork) -> ContainerSpec:
+    link = spec.link
+    hosts = {**spec.extra_hosts, HOST: machine.gateway}
     if link is not None and link.broker is not None:
         hosts[BROKER_NAME] = link.broker
         # protection: worker-on-open-network-reaches-only-brokers-port
@@ -149,7 +155,7 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
         replace(spec, extra_hosts=hosts),
         image=egress.image,
         command=("sh", "-c", _SCRIPT),
-        env={"RULES": guard_rules(egress, gateway=gateway)},
+        env={"RULES": guard_rules(egress, machine)},
     )
 
 
@@ -233,6 +239,7 @@ def close_host(
     bridge: str,
     egress: Egress,
     labels: Mapping[str, str],
+    machine: MachineNetwork,
     *,
     seccomp: str | None,
     workers: bool,
@@ -245,14 +252,15 @@ def close_host(
         bridge: Name of the network's bridge, which need not exist yet.
         egress: Destinations that stay reachable.
         labels: Labels of the container.
+        machine: The engine's machine.
         seccomp: The seccomp profile; None if the daemon cannot filter system calls.
         workers: Whether the helper filters the network of workers too, which then need no guard.
 
     Raises:
         EngineError: The rules could not be set; no container is left.
     """
-    table, gateway = f"orchestrator_{bridge.removeprefix('br-')}", gateway_of(client)
-    rules = host_rules(table, bridge, egress, gateway=gateway, workers=workers)
+    table = f"orchestrator_{bridge.removeprefix('br-')}"
+    rules = host_rules(table, bridge, egress, machine, workers=workers)
     env = {"RULES": rules, "TABLE_NAME": table}
     spec = _host_spec(name, egress.image, env, labels, workers=workers)
     spec = overridden(spec, image_config(client, spec.image))
@@ -261,7 +269,7 @@ def close_host(
         # Detached: the container's input stays open when the connection ends.
         created = client.create_container(**arguments, stdin_open=True, detach=True)["Id"]
     try:
-        helper = Helper(client, created, gateway=gateway)
+        helper = Helper(client, created, machine)
         try:
             with translated("start the container"):
                 client.start(created)

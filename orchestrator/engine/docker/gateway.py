@@ -24,6 +24,7 @@ from orchestrator.engine.docker.firewall import (
     gateway_of,
     guard_spec,
 )
+from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.networks import create_internal_network
 from orchestrator.engine.docker.rules import (
     BURST,
@@ -31,8 +32,6 @@ from orchestrator.engine.docker.rules import (
     MOST_FLOWS,
     NEW_FLOWS,
     RESOLVER,
-    own_addresses,
-    resolvers,
 )
 from orchestrator.engine.labels import GATEWAY, PORTS, ROLE
 from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
@@ -111,7 +110,12 @@ class _Network:
 
 
 def start_gateway(
-    client: docker.APIClient, spec: ContainerSpec, egress: Egress, *, seccomp: str | None
+    client: docker.APIClient,
+    spec: ContainerSpec,
+    egress: Egress,
+    machine: MachineNetwork,
+    *,
+    seccomp: str | None,
 ) -> DockerContainer:
     """Start a worker's gateway and the guard that owns the worker's network; wait for both.
 
@@ -119,6 +123,7 @@ def start_gateway(
         client: The Docker client.
         spec: The worker's container. The gateway reaches allowed hosts through `spec.network`.
         egress: The hosts that the worker may reach.
+        machine: The engine's machine.
         seccomp: The seccomp profile; None if the daemon cannot filter system calls.
 
     Returns:
@@ -129,9 +134,9 @@ def start_gateway(
     """
     # With an empty list, the gateway needs no name server.
     goes_out = bool(egress.hosts) or egress.learn
-    servers = (tuple(resolvers()) or (RESOLVER,)) if goes_out else ()
-    link, machine = spec.link, gateway_of(client)
-    network = _create_network(client, spec, used=(*servers, machine))
+    servers = (machine.resolvers or (RESOLVER,)) if goes_out else ()
+    link = spec.link
+    network = _create_network(client, spec, machine)
     behind = Gateway(client, network.id)
     plan = GatewayPlan(
         hosts=egress.hosts or (),
@@ -139,11 +144,11 @@ def start_gateway(
         address=network.gateway,
         worker=network.worker,
         resolvers=servers,
-        machine=machine,
+        machine=machine.gateway,
         closed=CLOSED,
         broker=None if link is None else link.broker,
         broker_port=BROKER_PORT if link is None else link.port,
-        own=tuple(own_addresses()),
+        own=machine.addresses,
         # The gateway's port is that of this machine, which no allowed host is likely to use.
         published=spec.ports,
         publisher=gateway_of(client, spec.network) if spec.ports else None,
@@ -240,7 +245,7 @@ def _gateway_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> Contain
 
 
 def _create_network(
-    client: docker.APIClient, spec: ContainerSpec, *, used: tuple[str, ...]
+    client: docker.APIClient, spec: ContainerSpec, machine: MachineNetwork
 ) -> _Network:
     """Create a worker's internal network.
 
@@ -248,6 +253,6 @@ def _create_network(
         EngineError: The engine refused every subnet.
     """
     labels = {**spec.labels, ROLE: "gateway-network"}
-    created = create_internal_network(client, _gateway_name(spec), labels, used=used)
+    created = create_internal_network(client, _gateway_name(spec), labels, machine=machine)
     _, worker, gateway, *_ = map(str, created.subnet.hosts())
     return _Network(id=created.id, worker=worker, gateway=gateway)

@@ -20,6 +20,7 @@ import docker
 
 from orchestrator.engine.docker.counters import Meter
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.rules import guard_rules
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import EngineError
@@ -90,15 +91,17 @@ Allowed = tuple[tuple[str, int | None], ...]
 class Helper:
     """The connection to the helper container of a run's network. Several threads may use it."""
 
-    def __init__(self, client: docker.APIClient, container_id: str, *, gateway: str) -> None:
+    def __init__(
+        self, client: docker.APIClient, container_id: str, machine: MachineNetwork
+    ) -> None:
         """Connect to the container's input and output, before the container is started.
 
         Args:
             client: The Docker client.
             container_id: The container.
-            gateway: The host's address on the default bridge.
+            machine: The engine's machine.
         """
-        self.gateway = gateway
+        self.machine = machine
         self.container = container_id
         with translated("attach to the container"):
             streams = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -238,9 +241,6 @@ class NetworkFilter:
     def apply(self, process: int) -> bool:
         """Set the rules, unless they are set; return whether they are active.
 
-        Args:
-            process: Id of the container's main process; 0 if it has ended.
-
         Raises:
             EngineError: The rules could not be set.
         """
@@ -252,7 +252,7 @@ class NetworkFilter:
     def _rules(self) -> str:
         """The rules, which are the same for all attempts to set them while a container starts."""
         egress = Egress(image="", allowed=self.allowed)
-        return guard_rules(egress, gateway=self._helper().gateway)
+        return guard_rules(egress, self._helper().machine)
 
     def apply_early(self, meter: Meter) -> None:
         """Set the rules while the engine starts the container, as early as possible.

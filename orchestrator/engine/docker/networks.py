@@ -7,7 +7,6 @@ import hashlib
 import ipaddress
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import docker
@@ -15,14 +14,13 @@ import docker.errors
 from docker.types import IPAMConfig, IPAMPool
 
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.protocol import PrivateNetwork
 from orchestrator.errors import EngineError
-from orchestrator.text.split_lines import split_lines
 
 # protection: host-has-no-address-in-workers-network
 _OPTIONS = {"com.docker.network.bridge.inhibit_ipv4": "true"}
 _BRIDGE = "com.docker.network.bridge.name"
-_INTERFACES = Path("/sys/class/net")
 _LONGEST = 15
 """Maximum number of characters in the name of an interface."""
 _POOLS = (ipaddress.IPv4Network("198.18.0.0/15"), ipaddress.IPv4Network("10.201.0.0/16"))
@@ -39,7 +37,9 @@ def bridge_of(name: str) -> str:
     return f"br-{hashlib.sha256(name.encode()).hexdigest()}"[:_LONGEST]
 
 
-def create_bridge(client: docker.APIClient, name: str, labels: Mapping[str, str]) -> str:
+def create_bridge(
+    client: docker.APIClient, name: str, labels: Mapping[str, str], machine: MachineNetwork
+) -> str:
     """Create a bridge network whose containers cannot reach each other, and return its id.
 
     Raises:
@@ -48,7 +48,7 @@ def create_bridge(client: docker.APIClient, name: str, labels: Mapping[str, str]
     bridge = bridge_of(name)
     # The engine would use an existing bridge, with all that is connected to it.
     # protection: bridge-of-another-program-is-not-used
-    if (_INTERFACES / bridge).exists():
+    if bridge in machine.interfaces:
         raise EngineError(
             f"cannot create the network: the interface `{bridge}` exists", key="network.exists"
         )
@@ -81,23 +81,17 @@ def create_internal_network(
     name: str,
     labels: Mapping[str, str],
     *,
-    used: tuple[str, ...],
+    machine: MachineNetwork,
     prefix: int = SMALLEST,
 ) -> PrivateNetwork:
     """Create an internal network in a free subnet.
-
-    Args:
-        client: The Docker client.
-        name: Name of the network.
-        labels: Labels of the network.
-        used: Addresses that must not be in the subnet, because they must stay reachable.
-        prefix: Length of the subnet's prefix.
 
     Raises:
         EngineError: The engine refused every subnet.
     """
     problem = "no subnet is free"
-    for subnet in free_subnets(used, prefix=prefix):
+    used = (*machine.resolvers, machine.gateway)
+    for subnet in free_subnets(used, machine.routed, prefix=prefix):
         try:
             created = _create(client, name, subnet, labels)
         except EngineError as error:
@@ -127,28 +121,13 @@ def _create(
 
 
 def free_subnets(
-    used: Iterable[str], routes: Path = Path("/proc/net/route"), *, prefix: int = SMALLEST
+    used: Iterable[str], routed: Iterable[ipaddress.IPv4Network], *, prefix: int = SMALLEST
 ) -> Iterator[ipaddress.IPv4Network]:
-    """Yield subnets that overlap with no route of this machine, in random order.
-
-    Args:
-        used: Addresses that must not be in a subnet, because they must stay reachable.
-        routes: The kernel's list of routes.
-        prefix: Length of each subnet's prefix.
-    """
-    taken = [*_routed(routes), *map(ipaddress.IPv4Network, used)]
+    """Yield subnets without used addresses that overlap with no route, in random order."""
+    taken = [*routed, *map(ipaddress.IPv4Network, used)]
     for pool in _POOLS:
         for _ in range(_TRIES):
             offset = secrets.randbelow(2 ** (prefix - pool.prefixlen)) << (32 - prefix)
             subnet = ipaddress.IPv4Network((int(pool.network_address) + offset, prefix))
             if not any(subnet.overlaps(other) for other in taken):
                 yield subnet
-
-
-def _routed(routes: Path) -> Iterator[ipaddress.IPv4Network]:
-    """Yield the destinations of the kernel's routes, without the default route."""
-    for line in split_lines(routes.read_text())[1:]:
-        fields = line.split()
-        address, mask = (int.from_bytes(bytes.fromhex(fields[at]), "little") for at in (1, 7))
-        if mask:
-            yield ipaddress.IPv4Network((address & mask, mask.bit_count()))

@@ -24,7 +24,7 @@ def check_address(address: Address) -> None:
     """Check that a connection to an address can be made, and is not open to others.
 
     Raises:
-        UnsupportedError: The address is an SSH address or a path, or has no TLS.
+        UnsupportedError: The address is a path, or has no TLS.
         docker.errors.DockerException: The address has another form.
     """
     url = address.url
@@ -34,27 +34,21 @@ def check_address(address: Address) -> None:
             key="engine.address",
             hint=f"export DOCKER_HOST={shlex.quote('unix://' + url)}",
         )
-    if url.startswith("ssh://"):
-        raise _remote(address)
     # protection: no-connection-without-tls
-    if str(parse_host(url, False, address.has_tls)).startswith("http://"):
+    if not address.is_ssh and str(parse_host(url, False, address.has_tls)).startswith("http://"):
         raise UnsupportedError(
             f"the address {address.shown} has no TLS: others could control the engine",
             key="engine.no-tls",
-            hint=_hint(address),
+            hint="reach it by ssh, `ssh://USER@HOST`, or with TLS: `DOCKER_TLS_VERIFY=1` and "
+            f"`DOCKER_CERT_PATH`; or {_hint(address)}",
         )
 
 
 def check_engine(address: Address, version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
     """Reject an engine that would fail in the middle of a run.
 
-    Args:
-        address: The engine's address.
-        version: The answer to `/version`.
-        info: The answer to `/info`.
-
     Raises:
-        UnsupportedError: The engine is Podman, rootless, or not on this machine.
+        UnsupportedError: The engine is Podman, or rootless.
     """
     names = [str(part.get("Name", "")) for part in version.get("Components") or ()]
     # protection: podman-refused-by-name
@@ -65,9 +59,6 @@ def check_engine(address: Address, version: Mapping[str, Any], info: Mapping[str
             key="engine.podman",
             hint=_hint(address),
         )
-    # protection: remote-engine-refused
-    if not address.url.startswith(("unix://", "http+unix://")):
-        raise _remote(address)
     # protection: rootless-engine-refused
     if any("rootless" in option for option in info.get("SecurityOptions") or ()):
         raise UnsupportedError(
@@ -78,23 +69,10 @@ def check_engine(address: Address, version: Mapping[str, Any], info: Mapping[str
 
 
 def fingerprint(info: Mapping[str, Any]) -> str:
-    """Return a text that differs for another daemon, machine, version or configuration.
-
-    Args:
-        info: The answer to `/info`.
-    """
+    """Return a text that differs for another daemon, machine, version or configuration."""
     told = [info.get(name) for name in _TELLING]
     # Two machines that were copied from one image have daemons with the same id.
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _remote(address: Address) -> UnsupportedError:
-    return UnsupportedError(
-        "an engine that is not reached over a Unix socket is not supported "
-        f"({address.shown}): it does not see the files of this machine",
-        key="engine.remote",
-        hint=_hint(address),
-    )
 
 
 def _hint(address: Address) -> str:

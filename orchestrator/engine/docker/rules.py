@@ -5,10 +5,9 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
+from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.spec import Egress
-from orchestrator.text.split_lines import split_lines
 
 HOST = "host.docker.internal"
 # protection: closed-networks
@@ -54,22 +53,19 @@ _LIMITS = (
     f"ct state new update @rate {{ ip saddr limit rate over {NEW_FLOWS}/second "
     f"burst {BURST} packets }} drop",
 )
-_ROUTES = Path("/proc/net/fib_trie")
-"""File in which the kernel lists its routes, with the addresses of this machine."""
-_RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 _WAYS = ("udp", "tcp")
 
 
-def guard_rules(egress: Egress, *, gateway: str) -> str:
+def guard_rules(egress: Egress, machine: MachineNetwork) -> str:
     """Return the rules for a worker's own network namespace.
 
     Args:
         egress: Destinations that stay reachable.
-        gateway: The host's address on the default bridge.
+        machine: The engine's machine.
     """
     # Excess packets are dropped, not refused: TCP retransmits by itself, so the connection only
     # waits.
-    closed = _closed()
+    closed = _closed(machine)
     # protection: rules-of-worker
     lines = [
         f"ip daddr {RESOLVER} limit rate over {QUESTIONS}/second burst {BURST} packets drop",
@@ -79,7 +75,7 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
         "meta nfproto ipv6 reject",
         f"ct state new ct count over {MOST_FLOWS} drop",
         f"ct state new limit rate over {NEW_FLOWS}/second burst {BURST} packets drop",
-        *_accepted(egress, gateway),
+        *_accepted(egress, machine),
         f"ip daddr {{ {closed} }} meta l4proto tcp add @{_REFUSED} {{ ip daddr . tcp dport }}",
         f"ip daddr {{ {closed} }} reject",
     ]
@@ -92,10 +88,10 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
     )
 
 
-def _closed() -> str:
+def _closed(machine: MachineNetwork) -> str:
     """Return the networks that are closed to a worker without overlaps, as `nft` requires."""
     # protection: hosts-addresses-closed
-    networks = map(ipaddress.IPv4Network, (*CLOSED, *own_addresses()))
+    networks = map(ipaddress.IPv4Network, (*CLOSED, *machine.addresses))
     return ", ".join(map(str, ipaddress.collapse_addresses(networks)))
 
 
@@ -130,7 +126,7 @@ def _untracked() -> list[str]:
 
 
 def host_rules(
-    name: str, interface: str, egress: Egress, *, gateway: str, workers: bool = False
+    name: str, interface: str, egress: Egress, machine: MachineNetwork, *, workers: bool = False
 ) -> str:
     """Return rules that block packets from one bridge to any address of the host.
 
@@ -142,7 +138,7 @@ def host_rules(
         name: Name of the table.
         interface: Name of the bridge.
         egress: Destinations that stay reachable.
-        gateway: The host's address on the default bridge.
+        machine: The engine's machine.
         workers: Whether workers are in the network without a guard. Their connections are then
             filtered and limited here as well, from a worker's first packet on.
     """
@@ -151,8 +147,8 @@ def host_rules(
         f'iifname != "{interface}" accept',
         "ct state established,related accept",
         *(_LIMITS if workers else ()),
-        *_accepted(egress, gateway),
-        *([f"ip daddr {{ {_closed()} }} reject"] if workers else ()),
+        *_accepted(egress, machine),
+        *([f"ip daddr {{ {_closed(machine)} }} reject"] if workers else ()),
         "fib daddr type { local, broadcast, multicast, anycast } "
         "counter reject with icmpx type admin-prohibited",
     ]
@@ -175,9 +171,9 @@ def _chain(name: str, hook: str, lines: list[str]) -> str:
     return f"chain {name} {{ type filter hook {hook}; policy accept; {body} }};"
 
 
-def _accepted(egress: Egress, gateway: str) -> Iterator[str]:
-    yield from (f"{_match(*place, gateway=gateway)} accept" for place in egress.allowed)
-    for server in resolvers():
+def _accepted(egress: Egress, machine: MachineNetwork) -> Iterator[str]:
+    yield from (f"{_match(*place, gateway=machine.gateway)} accept" for place in egress.allowed)
+    for server in machine.resolvers:
         # protection: name-servers-reachable-at-port-53-only
         yield from (f"ip daddr {server} {way} dport 53 accept" for way in _WAYS)
 
@@ -185,25 +181,3 @@ def _accepted(egress: Egress, gateway: str) -> Iterator[str]:
 def _match(address: str, port: int | None, *, gateway: str) -> str:
     address = gateway if address == HOST else str(ipaddress.IPv4Network(address))
     return f"ip daddr {address}" + (f" tcp dport {port}" if port is not None else "")
-
-
-def resolvers() -> Iterator[str]:
-    """Yield the addresses of the name servers that Docker's resolver queries from a container."""
-    lines = (line for path in _RESOLV if path.exists() for line in split_lines(path.read_text()))
-    found = {words[1] for line in lines if (words := line.split())[:1] == ["nameserver"]}
-    for address in sorted(found):
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-        if parsed.version == 4 and not parsed.is_loopback:
-            yield address
-
-
-def own_addresses() -> list[str]:
-    """Return all IPv4 addresses of the host, including public ones, as the kernel lists them."""
-    found, address = set(), ""
-    for line in split_lines(_ROUTES.read_text()):
-        words = line.split()
-        if words[:1] == ["|--"]:
-            address = words[1]
-        elif words[:3] == ["/32", "host", "LOCAL"] and not address.startswith("127."):
-            found.add(address)
-    return sorted(found)

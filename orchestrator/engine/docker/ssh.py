@@ -14,10 +14,11 @@ import threading
 import time
 import weakref
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from orchestrator.errors import ConfigError, EngineUnavailableError
+from orchestrator.errors import ConfigError, EngineUnavailableError, PortTakenError
 from orchestrator.text.sanitize import one_line
 
 _SOCKET = "/var/run/docker.sock"
@@ -34,14 +35,35 @@ _OPTIONS = (
     *("-o", "ServerAliveInterval=15"),
     *("-o", "ServerAliveCountMax=4"),
 )
-# `ssh` ends when the standard input does, so that it never outlives this process.
+# `ssh` ends when the standard input does, so that it never outlives this process. Without a last
+# word of this process, its directory goes too.
 _TIED = """\
 exec 3<&0
+directory=$1; shift
 "$@" < /dev/null 3<&- &
 child=$!
-{ read -r _ <&3; kill "$child"; } 2> /dev/null &
+{ read -r _ <&3 || rm -rf "$directory"; kill "$child"; } 2> /dev/null &
 wait "$child"
 """
+_AGAIN = b"again\n"
+_connecting = threading.Lock()
+"""Held while a connection is made, so that the process makes one to each address."""
+
+
+def tunnel_to(address: str) -> "SshTunnel":
+    """Return this process's connection to an address for ssh, which ends with the process.
+
+    Raises:
+        ConfigError: The address is invalid.
+        EngineUnavailableError: The other machine cannot be reached.
+    """
+    with _connecting:
+        return _tunnel(address)
+
+
+@cache
+def _tunnel(address: str) -> "SshTunnel":
+    return SshTunnel(address)
 
 
 class SshTunnel:
@@ -65,6 +87,7 @@ class SshTunnel:
         control = ("-o", f"ControlPath={self._directory / 'control'}")
         self._ssh = ("ssh", *_OPTIONS, *control, *options)
         self._closed = threading.Event()
+        self._ports: list[int] = []
         self._listener: socket.socket | None = None
         self._process = self._start()
         self._end = weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
@@ -88,23 +111,46 @@ class SshTunnel:
         self._stop(self._process)
         self._end()
 
+    def forward(self, port: int) -> None:
+        """Let a port of 127.0.0.1 lead to the same port there, until `close`.
+
+        Raises:
+            PortTakenError: The port is in use here, or the server forbids this.
+        """
+        if port in self._ports:
+            return
+        command = (*self._ssh, "-O", "forward", *_leading(port), "--", self._host)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_CONNECT
+        )
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise PortTakenError(
+                f"cannot forward port {port} from `{one_line(self._host)}`: {one_line(said)}",
+                key="port.forward",
+                hint="the ssh server must allow TCP forwarding (`AllowTcpForwarding`)",
+            )
+        self._ports.append(port)
+
     def _start(self) -> "subprocess.Popen[bytes]":
         """Start the `ssh` that holds the connection, and forwards the socket unless we listen."""
         forward = (
             () if self._listener
             else ("-o", "StreamLocalBindUnlink=yes", "-L", f"{self.socket}:{self._target}")
         )  # fmt: skip
-        command = (*self._ssh, "-N", "-o", "ControlMaster=yes", *forward, "--", self._host)
+        ports = [word for port in self._ports for word in _leading(port)]
+        command = (*self._ssh, "-N", "-o", "ControlMaster=yes", *forward, *ports, "--", self._host)
         with (self._directory / "log").open("wb") as log:
             return subprocess.Popen(
-                ["sh", "-c", _TIED, "sh", *command],
+                ["sh", "-c", _TIED, "sh", str(self._directory), *command],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
     @staticmethod
-    def _stop(process: "subprocess.Popen[bytes]") -> None:
-        if process.stdin is not None:
-            process.stdin.close()
+    def _stop(process: "subprocess.Popen[bytes]", word: bytes = b"") -> None:
+        # Another thread may have closed the pipe.
+        with suppress(OSError, ValueError):
+            process.communicate(word)
         process.wait()
 
     def _wait_until_open(self) -> None:
@@ -162,13 +208,25 @@ class SshTunnel:
         while not self._closed.is_set():
             begun = time.monotonic()
             self._process.wait()
-            self._stop(self._process)
             failures = 0 if time.monotonic() - begun > max(_PAUSES) else failures + 1
             if self._closed.wait(_PAUSES[min(failures, len(_PAUSES) - 1)]):
                 return
+            self._stop(self._process, _AGAIN)
             self._process = self._start()
             if self._closed.is_set():
                 self._stop(self._process)
+
+
+def listens(port: int) -> bool:
+    """Return whether something listens at a port of 127.0.0.1."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _leading(port: int) -> tuple[str, str]:
+    """Return options of `ssh` with which a port of 127.0.0.1 leads to the same port there."""
+    # protection: forwarded-ports-are-of-this-machine-only
+    return "-L", f"127.0.0.1:{port}:127.0.0.1:{port}"
 
 
 def split_address(address: str) -> tuple[str, tuple[str, ...], str]:

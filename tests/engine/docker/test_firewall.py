@@ -16,6 +16,7 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine, firewall, rules
+from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import Egress
@@ -131,7 +132,7 @@ def test_later_address_of_the_host_is_blocked(
     table, bridge = "orchestrator_test", "br-test"
     gateway, later, port = "198.51.100.1", "203.0.113.7", 8099
     nothing = Egress(image=BASE_IMAGE, allowed=())
-    text = rules.host_rules(table, bridge, nothing, gateway=gateway)
+    text = rules.host_rules(table, bridge, nothing, MachineNetwork(gateway=gateway))
     described = firewall._host_spec(
         "-", BASE_IMAGE, {"RULES": text, "TABLE_NAME": table}, {}, workers=False
     )

@@ -3,15 +3,14 @@
 import secrets
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.container import DockerContainer
+from orchestrator.engine.docker.machine_network import parse, this_machine
 from orchestrator.engine.docker.networks import free_subnets
-from orchestrator.engine.docker.rules import own_addresses
 from orchestrator.engine.gateway_probe import gateway_problem
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import REPOSITORY, ROLE
@@ -127,7 +126,7 @@ def test_gateway_and_guard_have_no_more_than_they_need(
     assert set(inside["Containers"]) == {guard["Id"], gateway["Id"]}
     # This machine has no address in the network between guard and gateway.
     gateways = {pool.get("Gateway", "") for pool in inside["IPAM"]["Config"]}
-    assert not gateways & set(own_addresses())
+    assert not gateways & set(this_machine("").addresses)
     again = docker_engine.adopt(worker.id)
     assert again is not None
     again.remove()
@@ -298,19 +297,18 @@ def test_failed_gateway_leaves_nothing(
     assert [leftover.id for leftover in docker_engine.leftovers(labels)] == [network]
 
 
-def test_subnets_overlap_with_no_route(tmp_path: Any) -> None:
-    routes = tmp_path / "route"
+def test_subnets_overlap_with_no_route() -> None:
     head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
     default = "eth0\t00000000\t010012C6\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
     # A route to 198.18.0.0/15, as in /proc/net/route.
     taken = "eth0\t000012C6\t00000000\t0001\t0\t0\t0\t0000FEFF\t0\t0\t0\n"
-    routes.write_text(head + default + taken)
-    found = list(free_subnets((), routes))
+    routed = parse("", "", head + default + taken, "").routed
+    found = list(free_subnets((), routed))
     assert found
     assert {str(subnet).split(".")[0] for subnet in found} == {"10"}
-    routes.write_text(head + default)
-    assert str(next(free_subnets((), routes))).startswith(("198.18.", "198.19."))
-    assert list(free_subnets(("0.0.0.0/0",), routes)) == []
+    routed = parse("", "", head + default, "").routed
+    assert str(next(free_subnets((), routed))).startswith(("198.18.", "198.19."))
+    assert list(free_subnets(("0.0.0.0/0",), routed)) == []
 
 
 def test_doctor_tests_a_gateway_and_leaves_nothing(

@@ -22,12 +22,14 @@ import pytest
 from orchestrator.engine.docker import (
     DockerEngine,
     firewall,
+    machine_network,
     network_filter,
     networks,
     rules,
 )
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.counters import control_groups
+from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.network_filter import Helper, NetworkFilter
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import ROLE
@@ -361,7 +363,7 @@ def test_network_of_another_program_is_not_used(
     """The engine itself would put workers on an existing bridge, beside what is connected to it."""
     name = f"orchestrator-test-{secrets.token_hex(4)}"
     if taken == "bridge":
-        monkeypatch.setattr(networks, "_INTERFACES", tmp_path)
+        monkeypatch.setattr(machine_network, "_INTERFACES", tmp_path)
         (tmp_path / networks.bridge_of(name)).mkdir()
     else:
         name = docker_engine._client.inspect_network(network)["Name"]
@@ -465,7 +467,9 @@ def test_gateways_brokers_and_ports_need_a_guard(
 def test_host_rules_close_other_networks(client: docker.APIClient, docker_start: Starter) -> None:
     """The test's host, its worker and its other network are containers without a network."""
     bridge, gateway = "br-test", "198.51.100.1"
-    text = rules.host_rules("orchestrator_test", bridge, _OPEN, gateway=gateway, workers=True)
+    text = rules.host_rules(
+        "orchestrator_test", bridge, _OPEN, MachineNetwork(gateway=gateway), workers=True
+    )
     environment = {"RULES": text, "TABLE_NAME": "orchestrator_test"}
     described = firewall._host_spec("-", BASE_IMAGE, environment, {}, workers=False)
     machine = docker_start(

@@ -29,6 +29,7 @@ from tests.support.recorded_engines import (
     serving,
 )
 from tests.support.repository import git
+from tests.support.ssh import FakeSsh
 
 
 def tried(repo: Path, host: str, *command: str) -> Completed:
@@ -127,18 +128,27 @@ def test_engine_without_tls_is_refused_without_connecting(repo: Path) -> None:
             server.accept()
     assert done.returncode == 3
     assert done.stderr.startswith(f"error: the address `{host}` has no TLS")
-    assert "hint: use a local Docker daemon that root started: `unset DOCKER_HOST`" in done.stderr
+    assert "hint: reach it by ssh" in done.stderr
+    assert "`unset DOCKER_HOST`" in done.stderr
     assert untouched(repo)
 
 
-def test_engine_over_ssh_is_refused_without_connecting(repo: Path) -> None:
+def test_machine_that_ssh_does_not_reach_is_an_error_in_one_line(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "ssh"
+    place.mkdir()
+    ssh = FakeSsh(place)
+    ssh.fail()
+    monkeypatch.setenv("PATH", ssh.path)
     done = tried(repo, "ssh://nobody@there.invalid", *PARALLEL)
-    assert done.returncode == 3
-    assert "(`ssh://nobody@there.invalid`)" in done.stderr
-    assert "\nhint: use a local Docker daemon" in done.stderr
+    assert done.returncode == 7
+    assert done.stderr.startswith("error: cannot connect to `there.invalid` by ssh: Permission")
+    assert "\nhint: check that `ssh there.invalid docker version` works" in done.stderr
     cleaned = tried(repo, "ssh://nobody@there.invalid", "parallel-cleanup")
     assert cleaned.returncode == 0
     assert cleaned.stderr.startswith("nothing to clean up\n")
+    assert untouched(repo)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.engine.docker import rules
+from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.egress import allowed_destinations, base_urls, check_runtime
 from orchestrator.engine.spec import Egress
 from tests.support.errors import raises
@@ -16,20 +17,17 @@ GATEWAY = "172.17.0.1"
 Place = tuple[str, int | None]
 
 
-@pytest.fixture(autouse=True)
-def _this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "resolvers", lambda: iter(["192.168.1.53"]))
-    monkeypatch.setattr(rules, "own_addresses", lambda: ["93.184.215.9"])
+MACHINE = MachineNetwork(gateway=GATEWAY, addresses=("93.184.215.9",), resolvers=("192.168.1.53",))
 
 
 def guard(*allowed: Place) -> list[str]:
-    text = rules.guard_rules(Egress(image="image", allowed=allowed), gateway=GATEWAY)
+    text = rules.guard_rules(Egress(image="image", allowed=allowed), MACHINE)
     return [line.strip() for line in text.split(";")]
 
 
 def host(*allowed: Place) -> list[str]:
     egress = Egress(image="image", allowed=allowed)
-    text = rules.host_rules("table", "br-1", egress, gateway=GATEWAY)
+    text = rules.host_rules("table", "br-1", egress, MACHINE)
     return [line.strip() for line in text.split(";")]
 
 
@@ -113,7 +111,7 @@ def test_connection_limit_precedes_all_accept_rules() -> None:
 
 def test_local_flows_are_not_tracked() -> None:
     """Exception: flows to the engine's resolver, whose address is translated, are tracked."""
-    text = rules.guard_rules(Egress(image="image"), gateway=GATEWAY)
+    text = rules.guard_rules(Egress(image="image"), MACHINE)
     untracked, _, output = text.partition("chain output ")
     assert "type filter hook output priority raw;" in untracked
     assert 'oifname "lo" ip saddr != 127.0.0.11 ip daddr != 127.0.0.11 notrack;' in untracked

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.docker.ssh import SshTunnel, split_address
-from orchestrator.errors import ConfigError, EngineUnavailableError
+from orchestrator.engine.docker.ssh import SshTunnel, listens, split_address
+from orchestrator.errors import ConfigError, EngineUnavailableError, PortTakenError
 from tests.support.ssh import FakeSsh
 
 pytestmark = pytest.mark.process
@@ -105,7 +105,41 @@ def test_ssh_ends_with_a_killed_client(ssh: FakeSsh, engine: Path) -> None:
     with tempfile.TemporaryDirectory() as short:
         environ = {**os.environ, "TMPDIR": short}
         subprocess.run((sys.executable, "-c", code), check=False, env=environ)
+        _wait_for_end(ssh.pids[0])
+        deadline = time.monotonic() + 20
+        while list(Path(short).iterdir()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_ports_lead_from_this_machine_only(ssh: FakeSsh, engine: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        tunnel = SshTunnel(f"ssh://build.example{engine}")
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTakenError, match="cannot forward port"):
+            tunnel.forward(port)
+    tunnel.forward(port)
+    tunnel.forward(port)
+    assert listens(port)
+    asked = [words for words in ssh.asked if "-O" in words]
+    way = f"127.0.0.1:{port}:127.0.0.1:{port}"
+    assert [words[words.index("-L") + 1] for words in asked] == [way] * 2
+    tunnel.close()
+    assert not listens(port)
+
+
+def test_process_has_one_connection_to_each_address(ssh: FakeSsh, engine: Path) -> None:
+    code = (
+        "from orchestrator.engine.docker.ssh import tunnel_to; "
+        f"found = [tunnel_to('ssh://build.example{engine}') for _ in range(3)]; "
+        "assert len(set(found)) == 1"
+    )
+    with tempfile.TemporaryDirectory() as short:
+        environ = {**os.environ, "TMPDIR": short}
+        subprocess.run((sys.executable, "-c", code), check=True, env=environ)
+        assert list(Path(short).iterdir()) == []
     _wait_for_end(ssh.pids[0])
+    assert len(ssh.pids) == 1
 
 
 def test_refusal_names_the_last_words_of_ssh(ssh: FakeSsh) -> None:

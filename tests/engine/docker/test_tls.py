@@ -1,6 +1,8 @@
 """Tests of connections to an engine with TLS, against a server that has nothing but a version."""
 
+import hashlib
 import json
+import shutil
 import ssl
 import threading
 from collections.abc import Iterator
@@ -14,13 +16,15 @@ from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.errors import translated
 from orchestrator.errors import EngineUnavailableError, UnsupportedError
 from tests.support.own_daemon import make_certificates
+from tests.support.recorded_engines import DOCKER, INFO
 
 pytestmark = pytest.mark.process
 
 
 class _Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        body = json.dumps({"ApiVersion": "1.41"}).encode()
+        known = INFO if self.path.endswith("/info") else DOCKER
+        body = json.dumps({**known, "ApiVersion": "1.41"}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -69,16 +73,36 @@ def test_no_variable_changes_whom_the_client_trusts(
     client.close()
 
 
-def test_engine_over_the_network_is_refused_after_it_answered(
+def test_engine_over_the_network_is_not_taken_for_one_of_this_machine(
     server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = f"tcp://127.0.0.1:{server}"
     monkeypatch.setenv("DOCKER_HOST", host)
     engine = DockerEngine()
-    with pytest.raises(UnsupportedError, match="not reached over a Unix socket") as caught:
-        engine.check(images=(), runtime=None)
+    assert engine.check(images=(), runtime=None).address == host
+    assert not engine.is_here
     engine.close()
-    assert f"(`{host}`)" in caught.value.message
+
+
+def test_recorded_address_is_used_with_the_certificates_of_its_context(
+    server: int, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"tcp://127.0.0.1:{server}"
+    key = hashlib.sha256(b"there").hexdigest()
+    described = tmp_path / "docker" / "contexts" / "meta" / key
+    described.mkdir(parents=True)
+    endpoints = {"docker": {"Host": url}}
+    (described / "meta.json").write_text(json.dumps({"Name": "there", "Endpoints": endpoints}))
+    shutil.copytree(certificates, tmp_path / "docker" / "contexts" / "tls" / key / "docker")
+    for name in ("DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    with pytest.raises(UnsupportedError, match="has no TLS"):
+        DockerEngine(url)
+    monkeypatch.setenv("DOCKER_CONTEXT", "there")
+    engine = DockerEngine(url)
+    assert engine.check(images=(), runtime=None).address == url
+    engine.close()
 
 
 def test_server_of_another_authority_is_refused(

@@ -1,0 +1,99 @@
+"""Ask a container in the network of the engine's machine what only that machine knows."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from secrets import token_hex
+
+import docker
+
+from orchestrator.engine.docker.firewall import create, gateway_of
+from orchestrator.engine.docker.machine_network import MachineNetwork, parse
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import MANAGED, ROLE
+from orchestrator.engine.spec import ContainerSpec
+from orchestrator.errors import EngineError
+from orchestrator.text.split_lines import split_lines
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_ASK = r"""
+cd /proc/net && cat fib_trie && printf '\0' && cat route && printf '\0' && cat /etc/resolv.conf &&
+printf '\0' && ls /sys/class/net
+"""
+_LARGEST = 1024**2
+_MEMORY = 64 * 1024**2
+_PIDS = 16
+_PATIENCE = 60.0
+
+
+def machine_of(
+    client: docker.APIClient, labels: Mapping[str, str], *, seccomp: str | None
+) -> MachineNetwork:
+    """Return the addresses, routes and name servers of the engine's machine.
+
+    Raises:
+        EngineError: The container could not be started, or its answer cannot be read.
+    """
+    said = _run(client, ("sh", "-c", _ASK), labels, seccomp=seccomp)
+    try:
+        trie, routes, resolv, interfaces = said.split("\0")
+        found = parse(gateway_of(client), trie, routes, resolv, interfaces)
+    except (ValueError, LookupError) as error:
+        raise EngineError(
+            "cannot read the addresses of the engine's machine", key="machine.unreadable"
+        ) from error
+    if not found.addresses:
+        raise EngineError("the engine's machine lists no address", key="machine.no-address")
+    return found
+
+
+def resolve_there(client: docker.APIClient, name: str, *, seccomp: str | None) -> list[str]:
+    """Return the IPv4 addresses of a name, as the engine's machine resolves it.
+
+    Raises:
+        EngineError: The container could not be started.
+        ValueError: The name is invalid, or has no address there.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(name)
+    said = _run(client, ("getent", "ahostsv4", name), {MANAGED: "true"}, seccomp=seccomp)
+    found = {str(ipaddress.IPv4Address(line.split()[0])) for line in split_lines(said) if line}
+    if not found:
+        raise ValueError(name)
+    return sorted(found)
+
+
+def _run(
+    client: docker.APIClient,
+    command: tuple[str, ...],
+    labels: Mapping[str, str],
+    *,
+    seccomp: str | None,
+) -> str:
+    """Run a command in the network of the engine's machine, and return what it prints."""
+    # No code of a worker runs here, and the container has no capability.
+    spec = ContainerSpec(
+        name=f"orchestrator-machine-{token_hex(6)}",
+        image=BASE_IMAGE,
+        command=command,
+        user="65534:65534",
+        workdir="/",
+        labels={**labels, ROLE: "machine"},
+        network="host",
+        memory=_MEMORY,
+        pids=_PIDS,
+    )
+    container = create(client, spec, seccomp=seccomp)
+    try:
+        container.start()
+        said = b""
+        for chunk in container.logs():
+            said += chunk.data if chunk.stream == "stdout" else b""
+            if len(said) > _LARGEST:
+                raise EngineError(
+                    "the engine's machine lists too many addresses", key="machine.too-long"
+                )
+        container.wait(_PATIENCE)
+    finally:
+        container.remove()
+    return said.decode("utf-8", "replace")
