@@ -75,6 +75,7 @@ API: dict[str, str] = {
     "network log": "WorkerResult",
     "resume": "resume",
     "retry": "retry",
+    "continue": "continue_worker",
     "stop": "History.stop",
     "diff": "diff",
     "conflicts": "conflicts",
