@@ -1,12 +1,9 @@
 """The credential broker: forwards workers' calls to model APIs and adds the API keys.
 
-Arguments: address and port to listen on, the directory with the grants, and the directory for the
-ledgers. The broker never follows a redirect, and removes keys from everything that it sends to
-workers.
+The broker never follows a redirect, and removes keys from everything that it sends to workers.
 """
 
 import asyncio
-import os
 import socket
 import ssl
 from dataclasses import replace
@@ -336,10 +333,18 @@ async def _serve(channel: socket.socket, accounts: Accounts) -> None:
         await runner.cleanup()
 
 
-def main(address: str, port: str, grants: str, state: str) -> None:
-    """Start the credential broker with the arguments of the command line."""
+def main(address: str, port: str, grants: str, state: str, start: str) -> None:
+    """Start the credential broker with the arguments of the command line.
+
+    Args:
+        address: Address to listen on.
+        port: Port to listen on.
+        grants: The directory with the grants.
+        state: The directory for the ledgers.
+        start: Text that the file `READY` has once this broker, and no earlier one, is ready.
+    """
     listener = socket.create_server((address, int(port)), backlog=_BACKLOG)
-    (Path(state) / READY).write_text(str(os.getpid()))
+    (Path(state) / READY).write_text(start)
     Dispatcher(
         listener, Path(grants), lambda channel: serve(channel, Path(grants), Path(state))
     ).run()

@@ -99,8 +99,11 @@ def worker_of(leftover: Leftover) -> int | None:
 
 def held_by_places(leftovers: Iterable[Leftover]) -> set[int | None]:
     """Return the workers whose files are in volumes of the engine."""
-    held = (left for left in leftovers if left.kind == "volume" and PLACE in left.labels)
-    return {worker_of(left) for left in held}
+    # Checks leave nothing that a run needs: they are repeated.
+    held = (
+        left for left in leftovers if left.kind == "volume" and left.labels.get(ROLE) == "worker"
+    )
+    return {worker_of(left) for left in held if PLACE in left.labels}
 
 
 def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:

@@ -49,6 +49,9 @@ class HostPlace:
         """Mount these files into the next containers; they are in their place already."""
         self._parts = tuple(parts)
 
+    def refresh(self, step: str) -> None:
+        """Do nothing: steps see the files of this machine as they are."""
+
     def order(self, step: str, start: Start) -> Container:
         """Create the container of a step, which mounts the parts of the step."""
         spec = self.spec.step(step).spec
@@ -104,8 +107,9 @@ class HostPlace:
         """Return nothing: this process observes the steps itself."""
         return []
 
-    def take(self, part: str, into: Path, *, limit: int) -> None:
-        """Do nothing: what steps write is in its directory already."""
+    def take(self, part: str, into: Path, *, limit: int) -> int:  # noqa: ARG002
+        """Do nothing: what steps write is in its directory already, and all of it."""
+        return 0
 
     def release(self) -> None:
         """Do nothing: the containers are gone, and the caller removes the files."""

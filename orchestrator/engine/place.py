@@ -35,7 +35,8 @@ class Part:
     """Names of the steps that see the part. No other step can read it."""
     in_memory: bool = False
     """Whether the files may never be on a disk of the engine. They exist only while a step that
-    sees the part runs, so a place that copies files reads them when such a step is ordered.
+    sees the part runs, so a place that copies files reads them when such a step is ordered, and
+    when it is asked to `refresh` them. Steps only read them.
     """
     digest: str | None = None
     """Equal digests are equal files, which an engine needs only once; None: not known."""
@@ -56,6 +57,10 @@ class StepLimits:
     """Names of the parts whose growth is limited."""
     output: int | None = None
     """Bytes of output, stdout and stderr together; None: no limit."""
+    serves: bool = False
+    """Whether the step only serves others: it is not stopped because of its output, of which the
+    rest is discarded, and the place does not wait for its end.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +149,16 @@ class Place(Protocol):
             OSError: A file of this machine cannot be read.
         """
 
+    def refresh(self, step: str) -> None:
+        """Bring the parts in memory that a running step sees up to date.
+
+        Every file is replaced as a whole, and files that are gone here are removed.
+
+        Raises:
+            EngineError: The files could not be transferred.
+            OSError: A file of this machine cannot be read.
+        """
+
     def order(self, step: str, start: Start) -> Container:
         """Create the container of a step; nothing of the step runs before the container's `start`.
 
@@ -198,7 +213,7 @@ class Place(Protocol):
             EngineError: The engine does not answer.
         """
 
-    def take(self, part: str, into: Path, *, limit: int) -> None:
+    def take(self, part: str, into: Path, *, limit: int) -> int:
         """Make what the steps wrote in a part available in a directory of this machine.
 
         The content is hostile: only regular files and directories are written, and no link is
@@ -209,6 +224,9 @@ class Place(Protocol):
             part: Name of the part.
             into: The directory.
             limit: Maximum size of the files in bytes.
+
+        Returns:
+            The number of files that were left out, because they are not regular.
 
         Raises:
             EngineError: The files could not be transferred.

@@ -6,19 +6,24 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from orchestrator.broker.grant import Grant
 from orchestrator.broker.ledger import Spent, read_ledger
-from orchestrator.engine.protocol import Container, ContainerEngine
-from orchestrator.engine.spec import BrokerLink, ContainerSpec
+from orchestrator.engine.place import Place, Start
+from orchestrator.engine.protocol import Container
+from orchestrator.engine.spec import BrokerLink
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution.sidecar import Sidecar
 from orchestrator.state.secret_files import remove_grant, write_grant
 from orchestrator.text.redact import Redactor
 
+STEP = "broker"
+"""Name of the step of the broker's place that runs the broker."""
+STATE = "state"
+"""Name of the part with the ledgers, in the broker's place."""
 _READY = "ready"
 """Name of the file that the broker creates once it accepts connections."""
 _START = 60.0
@@ -31,13 +36,15 @@ _RECENT = 60.0
 _MOST_STARTS = 100
 """Maximum number of times that a broker which ended is started again while workers run."""
 _LOG = 4 * 1024**2
+_MOST_STATE = 1024**3
+"""Maximum size in bytes of all ledgers of a run."""
 _OWN_PLACE = 2
 """Index of the broker's address in its network's addresses; the workers' addresses follow."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerPlace:
-    """The directories and the network of a run's broker."""
+class BrokerFiles:
+    """The directories of a run's broker on this machine, and its network."""
 
     memory: Path
     """Directory in memory with the workers' grants, which contain API keys."""
@@ -57,10 +64,13 @@ class BrokerPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerPlan:
-    """The container of a run's broker, and the workers that it serves."""
+    """The place of a run's broker, and the workers that it serves."""
 
-    spec: ContainerSpec
-    place: BrokerPlace
+    place: Place
+    """The place with the step `STEP`."""
+    start: Start
+    """What the broker gets; the text for the file that says that it is ready is added."""
+    files: BrokerFiles
     workers: tuple[int, ...]
     """Numbers of all workers of the run, in a fixed order."""
     log: Path
@@ -77,21 +87,18 @@ def new_token() -> str:
 class RunBroker:
     """The credential broker of a run. Its methods may be called from several threads."""
 
-    def __init__(
-        self, engine: ContainerEngine, plan: BrokerPlan, *, running: Container | None = None
-    ) -> None:
+    def __init__(self, plan: BrokerPlan, *, running: Container | None = None) -> None:
         """Store the arguments.
 
         Args:
-            engine: The container engine.
-            plan: The broker's container and its workers.
+            plan: The broker's place and its workers.
             running: The container that another process started.
         """
-        self._engine = engine
         self._plan = plan
-        self._place = plan.place
+        self._files = plan.files
         self._places = {number: index for index, number in enumerate(plan.workers, _OWN_PLACE + 1)}
         self._lock = threading.Lock()
+        self._fetching = threading.Lock()
         self._sidecar = None if running is None else self._follow(running)
         self._last_end: tuple[float, str] | None = None
         """Time and reason of the latest end after which the broker was started again."""
@@ -131,9 +138,11 @@ class RunBroker:
                 if _end_reason(self._sidecar) is None:
                     return
                 self._sidecar.remove()
-            (self._place.state / _READY).unlink(missing_ok=True)
-            self._sidecar = self._follow(self._engine.create(self._plan.spec))
-            self._await(self._sidecar)
+            ready = secrets.token_hex(8)
+            start = self._plan.start
+            start = replace(start, command=(*start.command, ready))
+            self._sidecar = self._follow(self._plan.place.order(STEP, start))
+            self._await(self._sidecar, ready)
 
     def _follow(self, container: Container) -> Sidecar:
         plan = self._plan
@@ -145,9 +154,9 @@ class RunBroker:
             raise
         return sidecar
 
-    def _await(self, sidecar: Sidecar) -> None:
+    def _await(self, sidecar: Sidecar, ready: str) -> None:
         deadline = time.monotonic() + _START
-        while not (self._place.state / _READY).exists():
+        while not self._is_ready(ready):
             problem = sidecar.end_reason()
             if problem is None and time.monotonic() > deadline:
                 problem = f"was not ready within {_START:g} s{sidecar.last_words()}"
@@ -160,6 +169,25 @@ class RunBroker:
                 )
             time.sleep(_PAUSE)
 
+    def _is_ready(self, ready: str) -> bool:
+        try:
+            self._fetch()
+            return (self._files.state / _READY).read_text() == ready
+        except EngineUnavailableError:
+            raise
+        except (EngineError, OSError):
+            return False
+
+    def _fetch(self) -> None:
+        """Bring the ledgers on this machine up to date.
+
+        Raises:
+            EngineError: The engine does not answer, or the broker's place is gone.
+            OSError: The disk is full.
+        """
+        with self._fetching:
+            self._plan.place.take(STATE, self._files.state, limit=_MOST_STATE)
+
     def link(self, worker: int, *, port: int) -> BrokerLink:
         """Return how a worker's container is connected to the broker's network.
 
@@ -168,9 +196,9 @@ class RunBroker:
             port: Port at which the worker's programs reach the broker.
         """
         return BrokerLink(
-            network=self._place.network,
+            network=self._files.network,
             address=self._address(worker),
-            broker=self._place.address,
+            broker=self._files.address,
             port=port,
         )
 
@@ -182,21 +210,41 @@ class RunBroker:
         """
         self.start()
         content = grant.model_dump_json().encode()
-        write_grant(self._place.memory, self._name(worker), content, self._place.owner)
+        write_grant(self._files.memory, self._name(worker), content, self._files.owner)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        try:
+            self._plan.place.refresh(STEP)
+        except OSError as error:
+            raise EngineError(
+                f"cannot write the credential broker's keys: {error.strerror}",
+                key="secret.unwritable",
+            ) from error
 
     def dismiss(self, worker: int) -> None:
         """Remove the grant of a worker, which ends the worker's calls."""
-        remove_grant(self._place.memory, self._name(worker))
+        remove_grant(self._files.memory, self._name(worker))
+        # If the engine does not answer, the worker's network is gone, too.
+        with suppress(OrchestratorError):
+            self._refresh()
 
     def spending(self, ledger: str) -> Spent:
         """Return what a worker has spent according to the broker.
 
         Args:
             ledger: Name, without `.ndjson`, of the file in which the broker records the spending.
+
+        Raises:
+            EngineUnavailableError: The engine does not answer.
         """
-        with suppress(OSError):
-            return read_ledger(self._place.state / f"{ledger}.ndjson")
-        return Spent(priced=False)
+        try:
+            self._fetch()
+            return read_ledger(self._files.state / f"{ledger}.ndjson")
+        except EngineUnavailableError:
+            raise
+        except (EngineError, OSError):
+            return Spent(priced=False)
 
     def problem(self) -> str | None:
         """Return why the broker ended; None if it is running and has been for a while."""
@@ -207,7 +255,7 @@ class RunBroker:
         return None if ended is None else f"the credential broker {ended}"
 
     def _address(self, worker: int) -> str:
-        return str(self._place.subnet[self._places[worker]])
+        return str(self._files.subnet[self._places[worker]])
 
     def _name(self, worker: int) -> str:
         return f"{self._address(worker)}.json"

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from orchestrator.config.container import Limits
 from orchestrator.config.run import Triggers
 from orchestrator.engine.place import Place, Start
 from orchestrator.engine.protocol import Container
-from orchestrator.errors import PortTakenError
+from orchestrator.errors import OrchestratorError, PortTakenError
 from orchestrator.events import Stage
 from orchestrator.execution.dead_man_switch import LATE, NO_SWITCH, Switch
 from orchestrator.execution.ports import WorkerPorts
@@ -49,6 +49,11 @@ class ContainerLimits:
     def disk_use(self, *, most_files: int, seconds: float = math.inf) -> DiskUse:
         """Measure the files that the container writes."""
         return self.place.usage(self.growing, most_files=most_files, seconds=seconds)
+
+    def refresh(self) -> None:
+        """Bring files that the container only reads up to date; if this fails, they stay."""
+        with suppress(OrchestratorError, OSError):
+            self.place.refresh(self.step)
 
     def before_start(self) -> None:
         """Inform the dead man's switch before the start, so that no container runs unwatched."""

@@ -1,6 +1,7 @@
 """A service container that runs beside a worker: its start, log and end."""
 
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
@@ -98,12 +99,18 @@ class Sidecar:
 class Check:
     """Runs a command in a container again and again until it succeeds."""
 
-    def __init__(self, engine: ContainerEngine, container: str, command: tuple[str, ...]) -> None:
-        """Start the thread that repeats the command."""
+    def __init__(
+        self,
+        engine: ContainerEngine,
+        container: str,
+        command: tuple[str, ...],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the thread that repeats the command, with more variables than the container's."""
         self._ready = threading.Event()
         self._over = threading.Event()
         # A command that hangs blocks this thread until the container is gone.
-        asked = (engine, container, command)
+        asked = (engine, container, command, env)
         threading.Thread(target=self._ask, args=asked, name="check", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
@@ -114,10 +121,16 @@ class Check:
         """Stop repeating the command."""
         self._over.set()
 
-    def _ask(self, engine: ContainerEngine, container: str, command: tuple[str, ...]) -> None:
+    def _ask(
+        self,
+        engine: ContainerEngine,
+        container: str,
+        command: tuple[str, ...],
+        env: Mapping[str, str] | None,
+    ) -> None:
         while not self._over.is_set():
             with suppress(OrchestratorError):
-                if _ends_well(engine.enter(container, command)):
+                if _ends_well(engine.enter(container, command, env=env)):
                     self._ready.set()
                     return
             self._over.wait(_PAUSE)

@@ -30,6 +30,7 @@ _PAUSED = 2.0
 """Seconds without a check of the clock, after which this process counts as having been stopped."""
 _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS})
 """Reasons to kill a container without a grace period, because it would exhaust the machine."""
+REFRESH = 30.0  # seconds between two updates of the files that a place has copies of
 _DEATH = 15.0
 """Maximum number of seconds after SIGKILL until the engine must report the container's end."""
 _LAST = 5.0
@@ -210,9 +211,13 @@ class _Watch:
 
     def _look(self) -> None:
         """Measure the container, emit its latest line and report alerts, until it has ended."""
+        refresh_at = time.monotonic() + REFRESH
         while not self._ended.wait(TICK):
             self.meter.look()
             self.log.tell()
+            if time.monotonic() >= refresh_at:
+                self.terms.refresh()
+                refresh_at = time.monotonic() + REFRESH
             stops = self.terms.triggers.on_trigger == "stop"
             number = self.terms.worker_id
             for finding in self.watchdog.look(self.log.signs, heard_at=self._heard_at):

@@ -1,16 +1,21 @@
 """Start the credential broker of a run, or find the broker that another process started."""
 
+import math
 import os
+from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from orchestrator.engine.egress import allowed_destinations, resolver_of
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
+from orchestrator.engine.place import Part, Place, PlaceSpec, Start, Step, StepLimits
 from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import EngineError
 from orchestrator.execution.broker import (
-    BrokerPlace,
+    STATE,
+    STEP,
+    BrokerFiles,
     BrokerPlan,
     RunBroker,
     note_network,
@@ -21,6 +26,7 @@ from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.state.secret_files import grant_directory, memory_root
 from orchestrator.worker.checked_run import CheckedRequest
 from orchestrator.worker.context import RunContext
+from orchestrator.worker.place import open_run_place
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.worker_user import worker_user
 
@@ -65,16 +71,20 @@ def start_broker(run: RunContext, workers: tuple[WorkerSpec, ...], egress: Egres
     os.chown(state, *owner)
     network, subnet = _network(run, state, len(workers))
     memory = grant_directory(memory_root(os.environ), directory.run_id, owner)
-    place = BrokerPlace(memory=memory, state=state, network=network, subnet=subnet, owner=owner)
-    found = _running(run)
+    files = BrokerFiles(memory=memory, state=state, network=network, subnet=subnet, owner=owner)
+    place = open_run_place(run, _place(run, files, egress))
+    found = _running(run, place)
+    program = ("/opt/broker/bin/python3", "-I", "-c", bundle(_PROGRAM))
+    arguments = (files.address, str(BROKER_PORT), _GRANTS, _STATE)
     plan = BrokerPlan(
-        spec=_spec(run, place, egress),
         place=place,
+        start=Start(command=(*program, *arguments), network=run.network),
+        files=files,
         workers=tuple(spec.worker_id for spec in workers),
         log=directory.path / "broker.log",
         redactor=run.redactor,
     )
-    broker = RunBroker(run.engine, plan, running=found)
+    broker = RunBroker(plan, running=found)
     broker.start()
     return broker
 
@@ -94,44 +104,43 @@ def _network(run: RunContext, state: Path, workers: int) -> tuple[str, IPv4Netwo
     return made.id, made.subnet
 
 
-def _running(run: RunContext) -> Container | None:
+def _running(run: RunContext, place: Place) -> Container | None:
     """Return the broker that another process started; remove its container if the broker ended."""
-    found = run.engine.leftovers(run.labels(role=BROKER_ROLE)) if run.resumed else []
-    for left in found:
-        container = run.engine.adopt(left.id) if left.kind == "container" else None
-        if container is None:
-            continue
-        try:
+    while run.resumed and (container := place.step(STEP)) is not None:
+        with suppress(EngineError):
             state = container.state()
-        except OrchestratorError:
-            continue
-        if state.started_at is not None and state.ended_at is None:
-            return container
+            if state.started_at is not None and state.ended_at is None:
+                return container
         container.remove()
     return None
 
 
-def _spec(run: RunContext, place: BrokerPlace, egress: Egress) -> ContainerSpec:
-    uid, gid = place.owner
-    return ContainerSpec(
+def _place(run: RunContext, files: BrokerFiles, egress: Egress) -> PlaceSpec:
+    uid, gid = files.owner
+    container = ContainerSpec(
         name=f"orchestrator-{run.directory.run_id}-broker",
         image=BROKER_IMAGE,
-        command=(
-            *("/opt/broker/bin/python3", "-I", "-c", bundle(_PROGRAM)),
-            *(place.address, str(BROKER_PORT), _GRANTS, _STATE),
-        ),
+        command=(),
         user=f"{uid}:{gid}",
         workdir="/",
         labels=run.labels(role=BROKER_ROLE),
-        mounts=(
-            BindMount(source=place.memory, target=_GRANTS, read_only=True),
-            BindMount(source=place.state, target=_STATE, read_only=False),
-        ),
-        network=run.network,
         egress=egress,
-        link=BrokerLink(network=place.network, address=place.address),
+        link=BrokerLink(network=files.network, address=files.address),
         memory=_MEMORY,
         pids=1024,
         open_files=16_384,
         kept_output=_KEPT_LOG,
+    )
+    seen_by = frozenset({STEP})
+    grants = BindMount(source=files.memory, target=_GRANTS, read_only=True)
+    state = BindMount(source=files.state, target=_STATE, read_only=False)
+    return PlaceSpec(
+        name=container.name,
+        labels=container.labels,
+        parts=(
+            Part(name="grants", mount=grants, seen_by=seen_by, in_memory=True),
+            Part(name=STATE, mount=state, seen_by=seen_by),
+        ),
+        steps=(Step(name=STEP, spec=container, limits=StepLimits(output=_KEPT_LOG, serves=True)),),
+        collect_within=math.inf,
     )

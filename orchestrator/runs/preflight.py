@@ -115,7 +115,7 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
         engine.note_other_machine()
     for task, own in checked.by_task():
         of_task = problems.of_task(task)
-        of_task.attempt(check_transfer, engine, proven, own.config, has_workflow=bool(task))
+        of_task.attempt(check_transfer, engine, proven, own.config)
     problems.raise_all()
     return CheckedRun(request=checked, engine=engine, features=proven)
 

@@ -131,7 +131,7 @@ def _start(
             start = services.connect(step, replace(start, network=worker.network_of(step)))
             # Written again, because setup may have overwritten the file, or other ports may have
             # been chosen.
-            write = partial(write_dotenv, worker, workspace, services.variables())
+            write = partial(write_dotenv, worker, workspace, place, services.variables())
             return launch(start, terms, checkpoints, created=write)
     try:
         if found.state().started_at is not None:

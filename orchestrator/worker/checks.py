@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator.engine.place import Part, Place
 from orchestrator.engine.spec import BindMount
-from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice
 from orchestrator.execution.output import findings_file, stage_log
 from orchestrator.execution.verdict import Verdict, judge_checks
@@ -28,14 +28,13 @@ from orchestrator.worker.job import Work, problem_of
 from orchestrator.worker.place import open_check_place
 from orchestrator.workspace.caches import ready_caches
 from orchestrator.workspace.furnish import Extras
-from orchestrator.workspace.layout import CHECKED, part_of
+from orchestrator.workspace.layout import CHECKED
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, make_store
 from orchestrator.workspace.shared_files import CHECK_OUT, SARIF
 
 MOST_FINDINGS = 3 * 1024**2
 """Maximum size in bytes of the SARIF file of a check."""
-_FINDINGS = part_of(CHECK_OUT)
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
 """Reasons of a failure after which checks are pointless, or there is no commit to check."""
 
@@ -76,6 +75,7 @@ class _Checks:
         """Run the checks without a result until the worker is cancelled; return all results."""
         root = self.worker.directory / CHECKED
         remove_tree(root)  # a process that died may have left a checkout
+        place = None
         try:
             try:
                 fresh = self._check_out(root)
@@ -89,6 +89,10 @@ class _Checks:
             return self._rest(list(done), run)
         finally:
             remove_tree(root)
+            if place is not None:
+                # What cannot be removed here is removed at the end of the run.
+                with suppress(OrchestratorError):
+                    place.release()
 
     def _check_out(self, root: Path) -> Workspace:
         """Check out the worker's commit, with a new private git directory."""
@@ -119,16 +123,18 @@ class _Checks:
 
     def _open(self, fresh: Workspace) -> Place:
         """Open the place of all checks, and of the setup before them."""
-        worker = self.worker
-        checks = [self._job(number) for number in range(1, len(worker.config.project.checks) + 1)]
-        setup = [self._setup] if worker.config.project.setup else []
-        names = frozenset(job.name for job in checks)
-        findings = Part(name=_FINDINGS, mount=self._findings, seen_by=names)
-        return open_check_place(worker, fresh, [*setup, *checks], findings)
+        project = self.worker.config.project
+        checks = [self._job(number) for number in range(1, len(project.checks) + 1)]
+        for job in checks:
+            left = self._findings(job.name).source
+            left.mkdir(mode=0o700)
+            os.chown(left, *fresh.user)
+        setup = [self._setup] if project.setup else []
+        return open_check_place(self.worker, fresh, [*setup, *checks])
 
-    @property
-    def _findings(self) -> BindMount:
-        source = self.worker.directory / CHECKED / "left"
+    def _findings(self, check: str) -> BindMount:
+        """Return the mount of the directory to which a check may write its SARIF file."""
+        source = self.worker.directory / CHECKED / f"{check}-findings"
         return BindMount(source=source, target=CHECK_OUT, read_only=False)
 
     @property
@@ -138,16 +144,20 @@ class _Checks:
 
     def _job(self, number: int) -> Job:
         """Return a check; the first one has the number 1."""
-        worker = self.worker
+        worker, name = self.worker, f"check-{number}"
         asked = worker.config.project.checks[number - 1]
+        mount = self._findings(name)
+        # Of its own: no check can hand in findings for another one.
+        findings = Part(name=f"{name}-findings", mount=mount, seen_by=frozenset({name}))
         return Job(
             stage="check",
-            name=f"check-{number}",
+            name=name,
             commands=(asked.run,),
             timeout=asked.timeout or None,
             access=worker.settings.access.checks,
             title=worker.run.redactor.text(asked.title),
             closed="checks" in worker.config.closed_stages,
+            parts=(findings,),
         )
 
     def _set_up(self, fresh: Workspace, place: Place) -> str | None:
@@ -186,38 +196,54 @@ class _Checks:
 
     def _run(self, fresh: Workspace, place: Place, job: Job) -> Ending:
         """Run a check, store its SARIF file, and return how the check ended."""
-        worker, findings = self.worker, self._findings
-        left = findings.source
+        left = self._findings(job.name).source
         try:
-            left.mkdir(mode=0o700)
-            os.chown(left, *fresh.user)
-            work = Work(worker, replace(fresh, shared=(findings,)), place, job, worker.cancel)
-            ending = work.done()
-            place.take(_FINDINGS, left, limit=MOST_FINDINGS)
-            self._keep_findings(left / SARIF, job)
+            ending = Work(self.worker, fresh, place, job, self.worker.cancel).done()
+            problem = _take_findings(place, job, left)
+            self._keep_findings(left / SARIF, job, problem)
         except OSError as error:
             return _unseen(str(error))(job)
         finally:
             remove_tree(left)
         return ending
 
-    def _keep_findings(self, written: Path, job: Job) -> None:
+    def _keep_findings(self, written: Path, job: Job, problem: str | None) -> None:
         """Store the SARIF file of a check beside its log, without secrets."""
         kept = findings_file(stage_log(self.worker.directory, job.name))
         kept.unlink(missing_ok=True)
-        try:
-            # protection: sarif-files-of-checks-are-bounded
-            data = read_limited(written, most=MOST_FINDINGS)
-        except FileNotFoundError:
-            return
-        except OSError as error:
+        data = b""
+        if problem is None:
+            try:
+                # protection: sarif-files-of-checks-are-bounded
+                data = read_limited(written, most=MOST_FINDINGS)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                problem = error.strerror
+        if problem is not None:
             worker = f"worker {self.worker.number}"
             message = f"{worker}: the findings of check `{job.title}` were not read"
-            self.worker.run.emit(Notice(message=f"{message}: {error.strerror}"))
+            self.worker.run.emit(Notice(message=f"{message}: {problem}"))
             return
         # protection: sarif-files-of-checks-have-no-secrets
         text = self.worker.run.redactor.data(data).decode("utf-8", "replace")
         write_atomically(kept, text)
+
+
+def _take_findings(place: Place, job: Job, into: Path) -> str | None:
+    """Take a check's findings out of its place; return why this failed, or None.
+
+    Raises:
+        EngineUnavailableError: The engine cannot be reached.
+    """
+    try:
+        for part in job.parts:
+            place.take(part.name, into, limit=MOST_FINDINGS)
+    except EngineUnavailableError:
+        raise
+    except EngineError as error:
+        return error.message
+    return None
 
 
 def _unseen(problem: str) -> Callable[[Job], Ending]:

@@ -14,7 +14,7 @@ from orchestrator.agents.base import AgentCommand, AgentSettings
 from orchestrator.config.network_access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import labels as label
-from orchestrator.engine.place import Place, Start, Step, StepLimits
+from orchestrator.engine.place import Part, Place, Start, Step, StepLimits
 from orchestrator.engine.spec import BrokerLink, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
 from orchestrator.execution.launch import ContainerLimits
@@ -51,7 +51,7 @@ def agent_step(worker: WorkerContext, workspace: Workspace) -> Step:
     return Step(
         name=AGENT_STEP,
         spec=_container(worker, workspace, access, link=link, shares=shares),
-        limits=_step_limits(worker, workspace, config.timeout),
+        limits=_step_limits(worker, workspace.growing, config.timeout),
     )
 
 
@@ -128,14 +128,16 @@ def _container(
     )
 
 
-def _step_limits(worker: WorkerContext, workspace: Workspace, timeout: float | None) -> StepLimits:
+def _step_limits(
+    worker: WorkerContext, growing: tuple[str, ...], timeout: float | None
+) -> StepLimits:
     limits = worker.config.limits
     return StepLimits(
         timeout=timeout,
         grace=limits.grace,
         disk=limits.disk,
         inodes=limits.inodes,
-        limited=workspace.growing,
+        limited=growing,
         output=limits.log_limit,
     )
 
@@ -205,6 +207,8 @@ class Job:
     """Whether the commands are untrusted, so that they get none of the user's variables."""
     reads: bool = False
     """Whether the commands read private repositories through the broker."""
+    parts: tuple[Part, ...] = ()
+    """Directories that this job alone sees, and may write to."""
 
 
 def setup_job(settings: CheckedSettings) -> Job:
@@ -247,7 +251,7 @@ def job_step(
     return Step(
         name=job.name,
         spec=replace(agents, name=f"{agents.name}-{job.name}", labels=labels),
-        limits=_step_limits(worker, workspace, job.timeout),
+        limits=_step_limits(worker, _growing(workspace, job), job.timeout),
         after=after,
     )
 
@@ -284,6 +288,7 @@ def job_start(
         command=("sh", "-c", _IN_TURN, job.name, *job.commands),
         env={
             **_common_env(worker, workspace, secrets, job.access),
+            **variables(worker.spec, tuple(part.mount for part in job.parts)),
             **command.default_env,
             **command.env,
             **({} if job.closed else config.isolation.env),
@@ -304,7 +309,7 @@ def job_limits(
         timeout=job.timeout,
         # An installation may print nothing for a long time.
         limits=config.limits.model_copy(update={"idle_timeout": 0.0}),
-        growing=workspace.growing,
+        growing=_growing(workspace, job),
         budget=None,
         max_steps=config.max_steps,
         ports=worker.ports,
@@ -312,6 +317,11 @@ def job_limits(
         name=job.title,
         switch=worker.run.switch,
     )
+
+
+def _growing(workspace: Workspace, job: Job) -> tuple[str, ...]:
+    """Return the names of the parts whose growth counts toward a job's limit on disk."""
+    return (*workspace.growing, *(part.name for part in job.parts))
 
 
 def _common_env(

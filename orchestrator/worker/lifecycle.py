@@ -50,7 +50,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
             place = open_place(worker, workspace)
             unready = services.ready(place)
             if unready is None and checkpoints.launch() is None:
-                write_dotenv(worker, workspace, services.variables())
+                write_dotenv(worker, workspace, place, services.variables())
             times.begin("setup")
             unready = unready or set_up(worker, workspace, place, services)
             before = _NOT_RUN if unready else checkpoints.ending() or open_log(worker)

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from orchestrator.broker.repositories import GIT_FILE
 from orchestrator.config.company import BUNDLE
-from orchestrator.config.container import GATEWAYS
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.host_place import HostPlace
@@ -35,7 +34,8 @@ from orchestrator.worker.container_specs import (
     setup_job,
     teardown_job,
 )
-from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.context import RunContext, WorkerContext
+from orchestrator.worker.dotenv import dotenv_step
 from orchestrator.worker.harvest_request import message_of
 from orchestrator.worker.pack import harvest_step, packing, packing_env
 from orchestrator.worker.services import service_steps
@@ -53,11 +53,7 @@ CA_FILE = "ca-bundle.crt"
 
 
 def check_transfer(
-    engine: ContainerEngine,
-    features: EngineFeatures,
-    config: ParallelConfig,
-    *,
-    has_workflow: bool = False,
+    engine: ContainerEngine, features: EngineFeatures, config: ParallelConfig
 ) -> None:
     """Check that nothing needs mounts if files are sent to the engine as streams.
 
@@ -80,15 +76,9 @@ def check_transfer(
             hint="reach it by ssh: `DOCKER_HOST=ssh://USER@HOST`; or leave out `ports`",
         )
     used = {
-        "a workflow": has_workflow,
-        "`services`": project.services,
         "`caches`": project.caches,
-        "`dotenv`": project.dotenv,
-        "`checks`": project.checks,
-        "`keys: broker`": isolation.keys == "broker",
         "`runtime`": isolation.runtime,
         "`enforce: ro`": config.triggers.enforce == "ro",
-        **{f"`network: {network}`": True for network in GATEWAYS & config.networks},
     }
     # protection: streams-refuse-what-they-cannot-do
     if refused := sorted(name for name, is_used in used.items() if is_used):
@@ -102,25 +92,34 @@ def check_transfer(
         )
 
 
-def _place(worker: WorkerContext, spec: PlaceSpec) -> Place | None:
-    """Open a place with volumes, and send it its files; None if files are mounted.
+def open_run_place(run: RunContext, spec: PlaceSpec) -> Place:
+    """Open a place that needs nothing but its specification.
 
     Raises:
-        EngineUnavailableError: A place in which work may be cannot be opened.
+        EngineError: The place could not be created, or its files could not be sent.
+        OSError: A file of the place is missing.
+    """
+    return _place(run, spec) or HostPlace(run.engine, spec)
+
+
+def _place(run: RunContext, spec: PlaceSpec, *, again: bool = True) -> Place | None:
+    """Open a place with volumes, and send it its files; None if files are mounted.
+
+    Args:
+        run: The run.
+        spec: The place.
+        again: Whether a place that another process opened is used. If not, it is removed.
+
+    Raises:
         EngineError: The place could not be created.
     """
-    run = worker.run
     if not run.streams or not isinstance(run.engine, PlaceEngine):
         return None
-    try:
+    place = run.engine.open_place(spec)
+    if run.resumed and not again:
+        place.remove()
         place = run.engine.open_place(spec)
-        place.put(spec.parts)
-    except EngineError as error:
-        if worker.checkpoints.launch() is None:
-            raise
-        raise EngineUnavailableError(
-            f"the worker's place cannot be used: {error.message}", key="place.unusable"
-        ) from error
+    place.put(spec.parts)
     return place
 
 
@@ -128,6 +127,7 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
     """Open the place of an attempt, or open it again after another process has died.
 
     Raises:
+        EngineUnavailableError: A place in which work may be cannot be opened.
         EngineError: The place could not be created, or its files could not be sent.
         OSError: A file of the worker is missing.
     """
@@ -143,17 +143,30 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
         last = jobs[-1].name
     last_step = _packing_step(worker, workspace, after=last)
     names = [step.name for step in (*steps, last_step)]
-    parts = (*workspace.parts(names), *_files(worker, steps, jobs))
+    parts = [*workspace.parts(names), *_files(worker, steps, jobs)]
+    if project.dotenv and run.streams:
+        step, part = dotenv_step(worker, workspace)
+        steps.append(step)
+        parts.append(part)
     spec = PlaceSpec(
         name=worker.name,
         labels=worker.labels(role="worker"),
-        parts=parts,
+        parts=tuple(parts),
         steps=(*service_steps(worker), *steps, last_step),
     )
     # Accepted work is not needed in a place any more, and files that a new place needs are gone.
     known = worker.checkpoints.harvest()
-    if (known is None or known.refused is not None) and (place := _place(worker, spec)) is not None:
-        return place
+    if known is None or known.refused is not None:
+        try:
+            place = _place(run, spec)
+        except EngineError as error:
+            if worker.checkpoints.launch() is None:
+                raise
+            raise EngineUnavailableError(
+                f"the worker's place cannot be used: {error.message}", key="place.unusable"
+            ) from error
+        if place is not None:
+            return place
     earlier = (Checkpoints(path).launch() for _, path in worker.attempts() if run.resumed)
     since = None
     if worker.config.triggers.paths and workspace.mode == "bind":
@@ -169,16 +182,18 @@ def take_handed(worker: WorkerContext, workspace: Workspace, place: Place) -> tu
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run tries again.
     """
+    left_out = 0
     try:
         for mount in workspace.shared:
             if isinstance(mount, BindMount) and not mount.read_only:
                 limit = worker.config.limits.disk
-                place.take(part_of(mount.target), mount.source, limit=limit)
+                left_out += place.take(part_of(mount.target), mount.source, limit=limit)
     except EngineUnavailableError:
         raise
     except (EngineError, OSError) as error:
         return (f"the worker's artifacts and findings could not be taken ({error})",)
-    return ()
+    what = "of the worker's artifacts and findings were not regular files and were left out"
+    return (f"{left_out} {what}",) if left_out else ()
 
 
 def close_place(worker: WorkerContext, place: Place, harvested: Harvested) -> Handover:
@@ -205,7 +220,8 @@ def _left_behind(worker: WorkerContext, place: Place, tip: str) -> tuple[str, ..
         kept = {path for path, _ in blobs(worker.run.repository, base=None, tip=tip)}
     except OrchestratorError as error:
         return (f"files that are not in the commit were left in the engine ({error.message})",)
-    left = [path for path in changed if path not in kept]
+    ours = worker.config.project.dotenv
+    left = [path for path in changed if path not in kept and path != ours]
     if not left:
         return ()
     shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in left[:_SHOWN])
@@ -224,26 +240,32 @@ def _packing_step(worker: WorkerContext, workspace: Workspace, *, after: str) ->
     return replace(step, spec=replace(step.spec, command=start.command, env=env), after=after)
 
 
-def open_check_place(
-    worker: WorkerContext, workspace: Workspace, jobs: Sequence[Job], findings: Part
-) -> Place:
+def open_check_place(worker: WorkerContext, workspace: Workspace, jobs: Sequence[Job]) -> Place:
     """Open the place in which checks run.
 
     Args:
         worker: The worker.
         workspace: A fresh checkout of its commit.
         jobs: The checks, and the setup for them.
-        findings: The directory to which a check may write its findings.
+
+    Raises:
+        EngineError: The place could not be created, or its files could not be sent.
+        OSError: A file of the worker is missing.
     """
     steps = [job_step(worker, workspace, job) for job in jobs]
     names = [step.name for step in steps]
     spec = PlaceSpec(
         name=f"{worker.name}-checks",
         labels=worker.labels(role="check"),
-        parts=(*workspace.parts(names), findings, *_files(worker, steps, jobs)),
+        parts=(
+            *workspace.parts(names),
+            *(part for job in jobs for part in job.parts),
+            *_files(worker, steps, jobs),
+        ),
         steps=tuple(steps),
     )
-    return HostPlace(worker.run.engine, spec)
+    # Another process had another checkout of the commit.
+    return _place(worker.run, spec, again=False) or HostPlace(worker.run.engine, spec)
 
 
 def _files(worker: WorkerContext, steps: Sequence[Step], jobs: Sequence[Job]) -> Iterator[Part]:

@@ -138,7 +138,7 @@ def _remove_places(worker: WorkerContext) -> None:
         return
     labels = {name: text for name, text in worker.labels(role="").items() if text}
     found = [left for left in engine.leftovers(labels) if PLACE in left.labels]
-    for kind in ("container", "volume"):
+    for kind in ("container", "volume", "network"):
         for left in found:
             if left.kind == kind:
                 engine.remove(left)

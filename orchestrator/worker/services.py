@@ -14,7 +14,7 @@ from typing import Self
 from orchestrator.config.project import Service, variable_prefix
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import SERVICE
-from orchestrator.engine.place import Place, Start, Step
+from orchestrator.engine.place import Place, Start, Step, StepLimits
 from orchestrator.engine.protocol import Container, Leftover
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
@@ -84,7 +84,7 @@ class Services:
             EngineUnavailableError: The engine cannot be reached.
             OSError: The disk is full.
         """
-        if not self._wanted or self._found():
+        if not self._wanted or self._found(place):
             return None
         try:
             self._start(place)
@@ -106,18 +106,19 @@ class Services:
             return start
         return replace(start, network_of=self._holder.id, env={**self.variables(), **start.env})
 
-    def _found(self) -> bool:
+    def _found(self, place: Place) -> bool:
         """Adopt the services of an earlier process if usable; else remove them and return False."""
         noted = self._checkpoints.services()
         if noted is None:
             return False
-        self._holder = self._engine.adopt(noted)
-        if self._holder is not None:
-            self._follower = self._worker.network_log.follow(self._holder, again=True)
-        for leftover in self._leftovers(SERVICE_ROLE):
-            container = self._engine.adopt(leftover.id)
+        holder = place.step(HOLDER_STEP)
+        if holder is not None and holder.id == noted:
+            self._holder = holder
+            self._follower = self._worker.network_log.follow(holder, again=True)
+        for name in self._wanted:
+            container = place.step(f"service-{name}")
             if container is not None:
-                self._join(leftover.labels[SERVICE], container)
+                self._join(name, container)
         # Services of a worker whose task has started are never replaced.
         if self._checkpoints.launch() is not None:
             return True
@@ -129,7 +130,10 @@ class Services:
         return False
 
     def _start(self, place: Place) -> None:
-        for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard", "gateway"):
+        for step in (HOLDER_STEP, *(f"service-{name}" for name in self._wanted)):
+            while (container := place.step(step)) is not None:
+                container.remove()
+        for leftover in self._leftovers("guard", "gateway"):
             self._engine.remove(leftover)
         self._worker.run.switch.idle(self._worker.number)
         # protection: service-has-no-network-if-worker-has-none
@@ -229,7 +233,7 @@ class Services:
     def _check(self, sidecar: Sidecar, service: Service, holder: str) -> Check:
         if service.health is not None:
             command = ("sh", "-c", service.health)
-            return Check(self._engine, sidecar.container.id, command)
+            return Check(self._engine, sidecar.container.id, command, service.env)
         port = self._port(service)
         if port is None:
             # A service with neither a health command nor a port is ready when it runs.
@@ -261,7 +265,7 @@ def service_steps(worker: WorkerContext) -> Iterator[Step]:
         memory=_HOLDER_MEMORY,
         pids=32,
     )
-    yield Step(name=HOLDER_STEP, spec=holder)
+    yield Step(name=HOLDER_STEP, spec=holder, limits=StepLimits(output=0, serves=True))
     for name, service in services.items():
         # protection: services-memory-limited
         # protection: services-cpus-limited
@@ -287,4 +291,5 @@ def service_steps(worker: WorkerContext) -> Iterator[Step]:
             runtime=worker.config.isolation.runtime,
             kept_output=_LOG,
         )
-        yield Step(name=f"service-{name}", spec=spec)
+        limits = StepLimits(output=_LOG, serves=True)
+        yield Step(name=f"service-{name}", spec=spec, limits=limits)

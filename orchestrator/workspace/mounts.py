@@ -115,8 +115,12 @@ class Workspace:
         objects = BindMount(source=self.objects, target=OBJECTS, read_only=True)
         # These files never change, so all workers of a run can have the same copy.
         yield Part(name="objects", mount=objects, seen_by=every, digest=str(self.objects))
-        for mount in (*self.caches, *self.shared) if tasks else ():
+        for mount in self.caches if tasks else ():
             yield Part(name=part_of(mount.target), mount=mount, seen_by=tasks)
+        for mount in self.shared if tasks else ():
+            # What workers only read are texts about their tasks.
+            in_memory = mount.read_only
+            yield Part(name=part_of(mount.target), mount=mount, seen_by=tasks, in_memory=in_memory)
         if self.session is not None and AGENT_STEP in tasks:
             yield Part(name=SESSION_PART, mount=self.session, seen_by=frozenset({AGENT_STEP}))
         for name, mount in self._packing() if harvest else ():

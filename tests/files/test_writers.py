@@ -107,7 +107,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The tree is a new worktree, no task runs, and no link is followed.": {
         "git/worktree.py": "make_parent",
-        "worker/dotenv.py": "_File.replace _File._make",
+        "worker/in_container/write_lines.py": "_File.replace _File._make",
         "workspace/confined.py": "make_scratch _open_directory",
         "workspace/copy_untracked.py": "_open_folder _copy_one _copy_file",
         "workspace/furnish.py": "WorktreeFiller.put",
@@ -138,7 +138,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "execution/launch.py": "create",
         "execution/ports.py": "WorkerPorts.move",
         "worker/context.py": "WorkerContext.broker_link",
-        "worker/dotenv.py": "write_dotenv",
+        "worker/in_container/write_lines.py": "write_lines",
     },
 }
 """Functions that write files, by the reason why they may."""

@@ -19,7 +19,7 @@ USER = 20_001
 _PORTER = bundle("orchestrator.engine.in_place.porter")
 _NO_LIMITS: Mapping[str, Any] = {
     "after": None, "timeout": None, "grace": 5.0, "disk": None, "inodes": None, "limited": [],
-    "output": None,
+    "output": None, "serves": False,
 }  # fmt: skip
 
 

@@ -73,6 +73,7 @@ def inspected(client: docker.APIClient, repo: Path) -> str:
     return json.dumps([*found, client.networks(filters=filters)])
 
 
+@pytest.mark.usefixtures("transfer")
 def test_key_is_nowhere_but_in_the_broker(
     model: ModelServer, env: dict[str, str], repo: Path, client: docker.APIClient
 ) -> None:

@@ -176,17 +176,22 @@ python3 - <<'P'
 import socket
 print(sorted(name for _, name in socket.if_nameindex()))
 P
+cat .env
 """
 
 
+@pytest.mark.usefixtures("transfer")
 def test_without_a_network_only_services_are_reached(repo: Path, client: docker.APIClient) -> None:
     done = orchestrator(
-        *PARALLEL, ALONE, "--workers", "1", "--network", "none", "--json", cwd=repo
+        *PARALLEL, ALONE, "--workers", "1", "--network", "none", "--json", "--dotenv", ".env",
+        "--setup", "echo OWN=1 >> .env", cwd=repo,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     log = Path(done.results[1]["log"])
     lines = (log / "stdout.log").read_text().splitlines()
-    assert lines == ["DB_HOST=db", "DB_PORT=5432", "42", "['lo']"]
+    assert lines[:4] == ["DB_HOST=db", "DB_PORT=5432", "42", "['lo']"]
+    assert (lines[4], lines[6:8]) == ("OWN=1", ["DB_HOST=db", "DB_PORT=5432"])
+    assert done.results[1]["files_modified"] == []
     assert "ready to accept connections" in (log / "service-db.log").read_text()
     assert ours(client, repo) == []
 

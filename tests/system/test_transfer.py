@@ -194,3 +194,30 @@ def test_open_network_is_filtered(repo: Path) -> None:
     assert "eth0" in said
     assert "0" not in said
     assert ours(repo) == []
+
+
+def test_checks_see_the_commit_alone_and_hand_in_their_own_findings(repo: Path) -> None:
+    """Each check writes where no other one does, and all of them see one checkout."""
+    (repo / ".gitignore").write_text("ignored\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "ignores")
+    sarif = '{"version": "2.1.0", "runs": []}'
+    checks = (
+        f"echo '{sarif}' > \"$ORCHESTRATOR_SARIF\"; cat a.txt made; echo for later > left",
+        'ls -A /run/orchestrator "${ORCHESTRATOR_SARIF%/*}"; cat left; ls ignored || exit 7',
+    )
+    done = orchestrator(
+        *RUN, "echo new > made; touch ignored; ls /run/orchestrator", "--workers", "1", "--json",
+        *(word for check in checks for word in ("--check", check)), "--setup", "true", cwd=repo,
+    )  # fmt: skip
+    (result,) = done.results.values()
+    first, second = result["checks"]
+    assert (first["passed"], second["passed"], second["exit_code"]) == (True, False, 7)
+    assert "new\n" in Path(first["log"]).read_text()
+    said = Path(second["log"]).read_text().splitlines()
+    assert said[1:5] == ["/run/orchestrator:", "check", "", "/run/orchestrator/check:"]
+    assert said[5] == "for later"
+    log = Path(result["log"])
+    assert [path.name for path in sorted(log.glob("*.sarif"))] == ["check-1.sarif"]
+    assert "check" not in (log / "stdout.log").read_text()
+    assert ours(repo) == []

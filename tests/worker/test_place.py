@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from orchestrator.config.container import Isolation
-from orchestrator.config.project import Check, Service
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.place import Place, PlaceSpec
@@ -39,14 +38,8 @@ def sent(engine: LocalEngine) -> EngineFeatures:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"services": {"db": Service(image="pg")}}, "`services`"),
         ({"caches": ("pip",)}, "`caches`"),
-        ({"dotenv": ".env"}, "`dotenv`"),
-        ({"checks": (Check(run="true"),)}, "`checks`"),
-        ({"isolation": {"keys": "broker"}}, "`keys: broker`"),
         ({"isolation": {"runtime": "runsc"}}, "`runtime`"),
-        ({"isolation": {"network": "allowlist"}}, "`network: allowlist`"),
-        ({"isolation": {"network": "learn"}}, "`network: learn`"),
         ({"triggers": Triggers(paths=("src",), enforce="ro")}, "`enforce: ro`"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -73,13 +66,6 @@ def test_ports_are_refused_where_they_cannot_be_forwarded(tmp_path: Path) -> Non
     check_transfer(engine, sent(engine), config)
     with pytest.raises(UnsupportedError, match="none is forwarded with TLS"):
         check_transfer(engine, replace(sent(engine), ports=False), config)
-
-
-def test_workflows_are_refused(tmp_path: Path) -> None:
-    engine = WithPlaces(tmp_path)
-    check_transfer(engine, sent(engine), streaming())
-    with pytest.raises(UnsupportedError, match="cannot have a workflow"):
-        check_transfer(engine, sent(engine), streaming(), has_workflow=True)
 
 
 def test_engine_without_places_is_refused_before_anything_is_created(

@@ -3,7 +3,7 @@
 The daemon adds an image's labels and volumes to each container, without asking.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from posixpath import normpath
 from typing import Any
@@ -34,11 +34,18 @@ def image_config(client: docker.APIClient, image: str) -> Mapping[str, Any]:
     return config
 
 
-def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
+def overridden(
+    spec: ContainerSpec, config: Mapping[str, Any], *, volumes: Collection[str] = ()
+) -> ContainerSpec:
     """Return a specification that overrides what the image must not decide.
 
     The image's volumes are in memory: on disk, their size has no limit. Labels of the image that
     look like the orchestrator's are empty: they could name containers and ports of others.
+
+    Args:
+        spec: The specification.
+        config: The image's settings.
+        volumes: Paths of volumes that are mounted in addition to the mounts of the specification.
 
     Raises:
         EngineError: A volume would hide files of the worker, or the container has no command.
@@ -49,8 +56,9 @@ def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
             key="image.no-command",
             hint="set a command, or use an image that has one",
         )
-    mounted = {normpath(mount.target) for mount in spec.mounts}
-    files = [f"{mount.target}/" for mount in spec.mounts if not isinstance(mount, TmpfsMount)]
+    mounted = {normpath(target) for target in (*(mount.target for mount in spec.mounts), *volumes)}
+    files = [mount.target for mount in spec.mounts if not isinstance(mount, TmpfsMount)]
+    files = [f"{target}/" for target in (*files, *volumes)]
     declared = {normpath(path) for path in config.get("Volumes") or {}} - mounted
     for path in sorted(declared):
         # protection: no-volume-of-image-hides-files-of-worker
@@ -61,8 +69,24 @@ def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
                 key="image.volume",
                 hint="use an image without this volume",
             )
-    volumes = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
+    in_memory = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
     ours = dict.fromkeys((key for key in config.get("Labels") or {} if key.startswith(_OURS)), "")
     # protection: images-volumes-are-in-memory
     # protection: labels-of-image-name-no-containers-of-others
-    return replace(spec, mounts=(*spec.mounts, *volumes), labels={**ours, **spec.labels})
+    return replace(spec, mounts=(*spec.mounts, *in_memory), labels={**ours, **spec.labels})
+
+
+def own_command(
+    spec: ContainerSpec, config: Mapping[str, Any], arguments: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the command of an image's own program, with arguments in place of the image's.
+
+    Raises:
+        EngineError: The image has no program.
+    """
+    program = (*(config.get("Entrypoint") or ()), *(arguments or config.get("Cmd") or ()))
+    if not program:
+        raise EngineError(
+            f"the image `{spec.image}` has no command to start", key="image.no-command"
+        )
+    return program

@@ -11,6 +11,7 @@ import json
 import math
 import threading
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.resources import files
@@ -21,7 +22,9 @@ import docker
 from docker.types import Mount
 
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.image_defaults import image_config, own_command
 from orchestrator.engine.docker.image_files import read_file
+from orchestrator.engine.docker.memory_parts import MEMORY, MemoryParts, options
 from orchestrator.engine.docker.porter_calls import STATE, Porter
 from orchestrator.engine.docker.volume_step import Networks, VolumeStep, find_step
 from orchestrator.engine.docker.volumes import (
@@ -47,9 +50,8 @@ from orchestrator.files.disk_usage import DiskUse
 _SHIM = files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
 _CHANNEL = "/run/place"
 """Directory of a step's channel in its own container."""
-_CHANNELS, _PARTS, _MEMORY = "/channels", "/parts", "/memory"
+_CHANNELS, _PARTS = "/channels", "/parts"
 _CHANNEL_OPTIONS = "size=20m,nr_inodes=100,mode=0755"
-_MEMORY_OPTIONS = "size=64m,mode=0755"
 _READ = ("DAC_READ_SEARCH",)
 """The porter's only capability: it measures directories that a worker closed to others."""
 _RECORD = "put.json"
@@ -91,6 +93,7 @@ class VolumePlace:
         self._parts = spec.parts
         self._volumes = Volumes(client, spec, seccomp=seccomp)
         self._porter = Porter(client, f"{spec.name}-porter")
+        self._in_memory = MemoryParts(self._volumes, self._porter)
         self._is_open = False
         self._arrived: dict[str, str] = {}
         """The volumes of the parts whose files have arrived, by the part's name."""
@@ -143,6 +146,7 @@ class VolumePlace:
         place = {
             "channels": _CHANNELS,
             "parts": {name: f"{_PARTS}/{name}" for name in self._written},
+            "memory": {name: f"{MEMORY}/{name}" for name in self._memory},
             "start_within": self.spec.start_within,
             "collect_within": self.spec.collect_within,
             "steps": {step.name: self._limits(step) for step in self.spec.steps},
@@ -209,8 +213,8 @@ class VolumePlace:
             mounts.append(mount(f"{_CHANNELS}/{step.name}", channel))
         for name in sorted(self._memory):
             # protection: secret-parts-are-in-memory
-            volume = volumes.create(f"part-{name}", memory=_MEMORY_OPTIONS)
-            mounts.append(mount(f"{_MEMORY}/{name}", volume))
+            volume = volumes.create(f"part-{name}", memory=options(spec, name))
+            mounts.append(mount(f"{MEMORY}/{name}", volume))
         mounts += [
             mount(f"{_PARTS}/{name}", f"{spec.name}-part-{name}", read_only=True)
             for name in sorted(self._written)
@@ -230,9 +234,19 @@ class VolumePlace:
         limited = [name for name in step.limits.limited if name in self._written]
         return {**asdict(step.limits), "limited": limited, "after": step.after}
 
+    def refresh(self, step: str) -> None:
+        """Send the parts in memory again that have changed."""
+        for part in self._parts:
+            if part.name in self._memory and step in part.seen_by:
+                with suppress(FileNotFoundError):
+                    self._in_memory.send(part)
+
     def order(self, step: str, start: Start) -> VolumeStep:
         """Create the container of a step, and those of the steps that follow it."""
         described = self.spec.step(step)
+        if described.spec.own_program:
+            config = image_config(self._client, described.spec.image)
+            start = replace(start, command=own_command(described.spec, config, start.command))
         if self._networks is None and (start.network != "none" or start.network_of or start.ports):
             raise UnsupportedError(
                 "the steps of this place have no network", key="place.no-network"
@@ -284,8 +298,7 @@ class VolumePlace:
             volume = self._arrived.get(part.name)
             if part.name in self._memory:
                 volume = f"{self.spec.name}-part-{part.name}"
-                directory = f"{_MEMORY}/{part.name}"
-                self._volumes.send_to_memory(source_of(part), self._porter.name, directory)
+                self._in_memory.send(part)
             if volume is None:
                 raise EngineError(
                     f"the files of the part `{part.name}` were not sent", key="place.part-missing"
@@ -298,6 +311,7 @@ class VolumePlace:
             # The command and its variables come with the order, into memory.
             command=(f"{_CHANNEL}/{SHELL}", "-c", _SHIM, "shim", _CHANNEL),
             env={},
+            own_program=False,
             labels=labels,
             network=start.network,
             egress=None if start.network == "none" else step.spec.egress,
@@ -360,7 +374,7 @@ class VolumePlace:
         entries = self._porter.call("journal", str(after))["entries"]
         return [Entry(**entry) for entry in entries]
 
-    def take(self, part: str, into: Path, *, limit: int) -> None:
+    def take(self, part: str, into: Path, *, limit: int) -> int:
         """Let the porter pack the files of a part, and unpack them here."""
         packed = self._porter.call("pack", part, str(limit))
         digest = hashlib.sha256()
@@ -383,6 +397,7 @@ class VolumePlace:
             raise EngineError(
                 "files from the place were altered on their way", key="place.data-altered"
             )
+        return int(packed["left_out"])
 
     def release(self) -> None:
         """Remove the place."""

@@ -5,6 +5,7 @@ import math
 import re
 import secrets
 import stat
+import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import docker.errors
 from docker.types import Mount
 
 from orchestrator.engine.docker.arguments import create_arguments
-from orchestrator.engine.docker.container import remove_container, repeatable
+from orchestrator.engine.docker.container import remove_container, remove_network, repeatable
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.docker.image_files import read_file
@@ -28,7 +29,7 @@ from orchestrator.engine.in_place.archive import (
     text_entry,
 )
 from orchestrator.engine.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
-from orchestrator.engine.place import Part, PlaceSpec
+from orchestrator.engine.place import Part, PlaceSpec, Step
 from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.walk import Walk
@@ -121,7 +122,8 @@ class Volumes:
         Raises:
             EngineError: The container could not be created, for example because its name is used.
         """
-        spec = overridden(spec, image_config(self._client, spec.image))
+        targets = [mount["Target"] for mount in mounts]
+        spec = overridden(spec, image_config(self._client, spec.image), volumes=targets)
         arguments = create_arguments(self._client, spec, seccomp=self._seccomp)
         config = arguments["host_config"]
         config["Mounts"] = [*config.get("Mounts", ()), *mounts]
@@ -189,14 +191,18 @@ class Volumes:
         finally:
             remove_container(self._client, container)
 
-    def send_to_memory(self, source: Path, container: str, directory: str) -> None:
-        """Write a file, or the files of a directory, into a volume of a running container.
+    def send_to_memory(self, source: Path, container: str, directory: str, folder: str) -> None:
+        """Write a file, or the files of a directory, into a new directory of root in a volume.
 
         Raises:
             EngineError: The files changed meanwhile, or could not be transferred.
             OSError: A file cannot be read.
         """
-        self._unpack(container, directory, _archive(_sent(source, "")))
+        root = tarfile.TarInfo(folder)
+        root.type, root.mode = tarfile.DIRTYPE, 0o755
+        # As the last entry: it changes the owner that the source has.
+        entries_of_root = iter([root.tobuf(tarfile.GNU_FORMAT)])
+        self._unpack(container, directory, _archive(_sent(source, folder), entries_of_root))
 
     def mount_of(self, part: Part, volume: str) -> Mount:
         """Return the mount of a part whose files are in a volume.
@@ -263,13 +269,16 @@ class Volumes:
         return {found["Name"]: found["Labels"] for found in listed}
 
     def remove(self) -> None:
-        """Remove all containers and volumes of the place."""
+        """Remove all containers, volumes and networks of the place."""
         labels = [f"{key}={value}" for key, value in self._own.items()]
-        with translated("list the containers of the place"):
+        with translated("list the containers and networks of the place"):
             containers = self._client.containers(all=True, filters={"label": labels})
+            networks = self._client.networks(filters={"label": labels})
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="remove") as pool:
             list(pool.map(self.remove_container, (found["Id"] for found in containers)))
             list(pool.map(self.remove_volume, self.names()))
+        for network in networks:
+            remove_network(self._client, network["Id"])
 
     def remove_container(self, container: str) -> None:
         """Remove a container by force if it exists."""
@@ -378,17 +387,20 @@ def check_place(spec: PlaceSpec) -> None:
             )
     for step in spec.steps:
         user, _, _ = step.spec.user.partition(":")
+        # Root, the porter's user, could hold the step's channel open, and so evade its deadline.
         # protection: steps-in-volumes-never-run-as-root
-        if not user.isdecimal() or int(user) == 0:
-            # The porter's user, who could hold the step's channel open.
+        if (not user.isdecimal() or int(user) == 0) and not _is_a_service(spec, step):
             raise UnsupportedError(
                 "a step of a place with volumes needs a user other than root", key="place.root-step"
-            )
-        if step.spec.own_program:
-            raise UnsupportedError(
-                "a place with volumes runs no program of an image as a step", key="place.image-step"
             )
         if not _NAME.fullmatch(step.name):
             raise UnsupportedError(
                 f"a place with volumes has no step `{step.name}`", key="place.step-unknown"
             )
+
+
+def _is_a_service(spec: PlaceSpec, step: Step) -> bool:
+    """Return whether a step has nothing to do with the worker's files, and no deadline to keep."""
+    limits = (step.limits.timeout, step.limits.disk, step.limits.inodes)
+    sees = any(step.name in part.seen_by for part in spec.parts)
+    return step.limits.serves and not sees and limits == (None, None, None)

@@ -16,6 +16,7 @@ from orchestrator.engine.in_place.records import (
     print_data,
     print_journal,
     print_usage,
+    settle,
 )
 
 SHELL = "sh"
@@ -108,5 +109,6 @@ _PRINTED: dict[str, Callable[..., None]] = {
     "usage": print_usage,
     "changed": print_changed,
     "pack": pack_part,
+    "settle": settle,
     "shell": give_shell,
 }

@@ -52,6 +52,8 @@ class Step:
     disk: int | None
     inodes: int | None
     output: int | None
+    serves: bool
+    """Whether the step has no end of its own: more output is discarded."""
     limited: list[str]
     """Names of the parts whose growth is limited."""
     order: dict[str, Any] | None = None
@@ -146,7 +148,8 @@ class Porter:
                 for step in active:
                     step.channel.send("reap")
             wait = self._spec["collect_within" if self._began else "start_within"]
-            if all(step.killed for step in active) and now - self._idle_since > wait:
+            is_idle = all(step.killed or step.serves for step in active)
+            if is_idle and now - self._idle_since > wait:
                 return ABANDONED
         return 0 if self._released else 1
 
@@ -254,7 +257,7 @@ class Porter:
             room = len(data) if step.output is None else max(0, step.output - written)
             # protection: output-of-step-is-bounded
             step.files[stream].write(data[:room])
-            if len(data) > room and step.reason is None:
+            if len(data) > room and not step.serves and step.reason is None:
                 self._stop_for(step, "output", uptime())
         elif data is not None:
             self._selector.unregister(step.channel.output[stream])
@@ -328,7 +331,7 @@ def main(root: str, command: str, *arguments: str) -> None:
     Args:
         root: Directory of the porter's own files.
         command: `serve`, `talk`, `shell`, `order`, `state`, `stop`, `forget`, `release`, `read`,
-            `journal`, `usage`, `changed` or `pack`.
+            `journal`, `usage`, `changed`, `pack` or `settle`.
         arguments: Arguments of the command.
     """
     if command == "serve":

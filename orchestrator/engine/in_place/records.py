@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import sys
 import time
@@ -151,6 +152,23 @@ def part_directory(root: str, name: str) -> Path:
     return Path(parts[name])
 
 
+def settle(root: str, part: str, folder: str) -> None:
+    """Let the files in a new directory of a part in memory take the place of all others there."""
+    top = Path(json.loads(Path(root, "spec.json").read_text())["memory"][part])
+    new = top / checked_name(folder)
+    # The client repeats the call if it got no answer.
+    if new.exists():
+        names = os.listdir(new)
+        for name in names:
+            os.replace(new / name, top / name)
+        for path in top.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name not in names:
+                path.unlink()
+    print(json.dumps({}), flush=True)
+
+
 def print_usage(root: str, most_files: str, seconds: str, *parts: str) -> None:
     """Print how much space the files in some parts need."""
     roots = [part_directory(root, part) for part in parts]
@@ -176,9 +194,10 @@ def pack_part(root: str, part: str, limit: str) -> None:
     target = Path(root, "output", checked_name(part))
     half = target.with_name(f"{part}.{os.getpid()}")
     digest = hashlib.sha256()
+    source = part_directory(root, part)
     try:
         with half.open("wb") as file:
-            for data in pack(part_directory(root, part), limit=int(limit), most=MOST_FILES):
+            for data in pack(source, limit=int(limit), most=MOST_FILES):
                 digest.update(data)
                 file.write(data)
             size = file.tell()
@@ -188,4 +207,7 @@ def pack_part(root: str, part: str, limit: str) -> None:
     finally:
         half.unlink(missing_ok=True)
     target.with_name(f"{part}.complete").touch()
-    print(json.dumps({"size": size, "sha256": digest.hexdigest()}), flush=True)
+    kinds = (stat.S_IFMT(info.st_mode) for _, info in Walk(source, most=MOST_FILES))
+    left_out = sum(kind not in (stat.S_IFREG, stat.S_IFDIR) for kind in kinds)
+    answer = {"size": size, "sha256": digest.hexdigest(), "left_out": left_out}
+    print(json.dumps(answer), flush=True)
