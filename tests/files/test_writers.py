@@ -39,7 +39,9 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "broker/server.py": "main",
         "engine/in_place/channel.py": "Channel.__init__ Channel.go",
         "engine/in_place/porter.py": "Porter.__init__ Porter._begin",
-        "engine/in_place/records.py": "Journal.add Output.__init__ Output.complete pack_part",
+        "engine/in_place/records.py": (
+            "Journal.add Output.__init__ Output.complete pack_part settle"
+        ),
         "engine/limits_in_container.py": "_memory _read_only_root _scratch _tmp _tmp_inodes",
         "worker/in_container/commit_files.py": "Lfs._hand_over",
         "worker/in_container/host_git.py": "HostGit.write_output",

@@ -12,6 +12,7 @@ import docker
 
 from orchestrator.engine.docker.container import repeatable
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.place import Start
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError
 
@@ -76,17 +77,16 @@ def overridden(
     return replace(spec, mounts=(*spec.mounts, *in_memory), labels={**ours, **spec.labels})
 
 
-def own_command(
-    spec: ContainerSpec, config: Mapping[str, Any], arguments: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return the command of an image's own program, with arguments in place of the image's.
+def own_start(client: docker.APIClient, spec: ContainerSpec, start: Start) -> Start:
+    """Return a start whose command is an image's own program, with the start's arguments.
 
     Raises:
         EngineError: The image has no program.
     """
-    program = (*(config.get("Entrypoint") or ()), *(arguments or config.get("Cmd") or ()))
+    config = image_config(client, spec.image)
+    program = (*(config.get("Entrypoint") or ()), *(start.command or config.get("Cmd") or ()))
     if not program:
         raise EngineError(
             f"the image `{spec.image}` has no command to start", key="image.no-command"
         )
-    return program
+    return replace(start, command=program)

@@ -1,6 +1,8 @@
 """The parts of a place that are only in memory, and how a running step gets changes of them."""
 
 import threading
+from collections.abc import Iterable
+from contextlib import suppress
 from secrets import token_hex
 
 from orchestrator.engine.docker.porter_calls import Porter
@@ -40,6 +42,17 @@ class MemoryParts:
                 self._volumes.send_to_memory(source, self._porter.name, directory, folder)
                 self._porter.call("settle", part.name, folder)
                 self._sent[part.name] = known
+
+    def refresh(self, parts: Iterable[Part]) -> None:
+        """Send those parts in memory that have changed, and whose files still exist here.
+
+        Raises:
+            EngineError: The files could not be transferred.
+            OSError: A file cannot be read.
+        """
+        for part in (part for part in parts if part.in_memory):
+            with suppress(FileNotFoundError):
+                self.send(part)
 
 
 def options(spec: PlaceSpec, name: str) -> str:

@@ -11,7 +11,6 @@ import json
 import math
 import threading
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.resources import files
@@ -22,15 +21,14 @@ import docker
 from docker.types import Mount
 
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.image_defaults import image_config, own_command
+from orchestrator.engine.docker.image_defaults import own_start
 from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.memory_parts import MEMORY, MemoryParts, options
 from orchestrator.engine.docker.porter_calls import STATE, Porter
-from orchestrator.engine.docker.volume_step import Networks, VolumeStep, find_step
+from orchestrator.engine.docker.volume_step import Networks, VolumeStep, check_place, find_step
 from orchestrator.engine.docker.volumes import (
     Filling,
     Volumes,
-    check_place,
     described,
     is_file,
     mount,
@@ -236,17 +234,13 @@ class VolumePlace:
 
     def refresh(self, step: str) -> None:
         """Send the parts in memory again that have changed."""
-        for part in self._parts:
-            if part.name in self._memory and step in part.seen_by:
-                with suppress(FileNotFoundError):
-                    self._in_memory.send(part)
+        self._in_memory.refresh(part for part in self._parts if step in part.seen_by)
 
     def order(self, step: str, start: Start) -> VolumeStep:
         """Create the container of a step, and those of the steps that follow it."""
         described = self.spec.step(step)
         if described.spec.own_program:
-            config = image_config(self._client, described.spec.image)
-            start = replace(start, command=own_command(described.spec, config, start.command))
+            start = own_start(self._client, described.spec, start)
         if self._networks is None and (start.network != "none" or start.network_of or start.ports):
             raise UnsupportedError(
                 "the steps of this place have no network", key="place.no-network"

@@ -1,5 +1,6 @@
 """A step of a place with volumes: a container whose output the porter keeps."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, Protocol, TypeVar
@@ -8,12 +9,15 @@ import docker
 
 from orchestrator.engine.docker.container import DockerContainer, patient
 from orchestrator.engine.docker.porter_calls import Porter
+from orchestrator.engine.docker.volumes import source_of
+from orchestrator.engine.place import PlaceSpec, Step
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError
+from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.events import Stream
 from orchestrator.threads import meanwhile
 
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _NOTICE = 10.0
 """Maximum number of seconds that the porter takes to notice the end of a container."""
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
@@ -121,3 +125,37 @@ def find_step(
     """Return the step in a container, by the container's name or id; None if it does not exist."""
     found = porter.inspect(container)
     return None if found is None else VolumeStep(client, found["Id"], porter, step)
+
+
+def check_place(spec: PlaceSpec) -> None:
+    """Check that a place needs nothing that places with volumes do not have.
+
+    Raises:
+        UnsupportedError: It does.
+    """
+    for part in spec.parts:
+        source_of(part)
+        if not _NAME.fullmatch(part.name):
+            raise UnsupportedError(
+                f"a place with volumes has no part `{part.name}`", key="place.part-unknown"
+            )
+    for step in spec.steps:
+        user, _, _ = step.spec.user.partition(":")
+        # Root could hold the step's channel open, as the porter's user.
+        # protection: steps-in-volumes-never-run-as-root
+        if (not user.isdecimal() or int(user) == 0) and not _is_a_service(spec, step):
+            raise UnsupportedError(
+                "a step of a place with volumes needs a user other than root", key="place.root-step"
+            )
+        if not _NAME.fullmatch(step.name):
+            raise UnsupportedError(
+                f"a place with volumes has no step `{step.name}`", key="place.step-unknown"
+            )
+
+
+def _is_a_service(spec: PlaceSpec, step: Step) -> bool:
+    """Return whether a step has nothing to do with the worker's files, and no deadline to keep."""
+    sees, limits = any(step.name in part.seen_by for part in spec.parts), step.limits
+    return (
+        limits.serves and not sees and (limits.timeout, limits.disk, limits.inodes) == (None,) * 3
+    )

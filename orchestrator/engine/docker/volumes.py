@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import re
 import secrets
 import stat
 import tarfile
@@ -29,7 +28,7 @@ from orchestrator.engine.in_place.archive import (
     text_entry,
 )
 from orchestrator.engine.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
-from orchestrator.engine.place import Part, PlaceSpec, Step
+from orchestrator.engine.place import Part, PlaceSpec
 from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.walk import Walk
@@ -45,7 +44,6 @@ _LARGEST_TEXT = 4 * 1024**2
 _HELPER_MEMORY = 512 * 1024**2
 _HELPER_PIDS = 64
 _AT_ONCE = 8
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
 
 @dataclass(kw_only=True)
@@ -200,9 +198,9 @@ class Volumes:
         """
         root = tarfile.TarInfo(folder)
         root.type, root.mode = tarfile.DIRTYPE, 0o755
-        # As the last entry: it changes the owner that the source has.
-        entries_of_root = iter([root.tobuf(tarfile.GNU_FORMAT)])
-        self._unpack(container, directory, _archive(_sent(source, folder), entries_of_root))
+        # The last entry changes the owner that the source has.
+        last = iter([root.tobuf(tarfile.GNU_FORMAT)])
+        self._unpack(container, directory, _archive(_sent(source, folder), last))
 
     def mount_of(self, part: Part, volume: str) -> Mount:
         """Return the mount of a part whose files are in a volume.
@@ -371,36 +369,3 @@ def _archive(*parts: Iterator[bytes]) -> Iterator[bytes]:
 
 def _short(digest: str) -> str:
     return hashlib.sha256(digest.encode()).hexdigest()[:16]
-
-
-def check_place(spec: PlaceSpec) -> None:
-    """Check that a place needs nothing that places with volumes do not have.
-
-    Raises:
-        UnsupportedError: It does.
-    """
-    for part in spec.parts:
-        source_of(part)
-        if not _NAME.fullmatch(part.name):
-            raise UnsupportedError(
-                f"a place with volumes has no part `{part.name}`", key="place.part-unknown"
-            )
-    for step in spec.steps:
-        user, _, _ = step.spec.user.partition(":")
-        # Root, the porter's user, could hold the step's channel open, and so evade its deadline.
-        # protection: steps-in-volumes-never-run-as-root
-        if (not user.isdecimal() or int(user) == 0) and not _is_a_service(spec, step):
-            raise UnsupportedError(
-                "a step of a place with volumes needs a user other than root", key="place.root-step"
-            )
-        if not _NAME.fullmatch(step.name):
-            raise UnsupportedError(
-                f"a place with volumes has no step `{step.name}`", key="place.step-unknown"
-            )
-
-
-def _is_a_service(spec: PlaceSpec, step: Step) -> bool:
-    """Return whether a step has nothing to do with the worker's files, and no deadline to keep."""
-    limits = (step.limits.timeout, step.limits.disk, step.limits.inodes)
-    sees = any(step.name in part.seen_by for part in spec.parts)
-    return step.limits.serves and not sees and limits == (None, None, None)
