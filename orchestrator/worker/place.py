@@ -92,22 +92,22 @@ def check_transfer(
         )
 
 
-def open_run_place(run: RunContext, spec: PlaceSpec) -> Place:
+def open_run_place(run: RunContext, wanted: PlaceSpec) -> Place:
     """Open a place that needs nothing but its specification.
 
     Raises:
         EngineError: The place could not be created, or its files could not be sent.
         OSError: A file of the place is missing.
     """
-    return _place(run, spec) or HostPlace(run.engine, spec)
+    return _place(run, wanted) or HostPlace(run.engine, wanted)
 
 
-def _place(run: RunContext, spec: PlaceSpec, *, again: bool = True) -> Place | None:
+def _place(run: RunContext, wanted: PlaceSpec, *, again: bool = True) -> Place | None:
     """Open a place with volumes, and send it its files; None if files are mounted.
 
     Args:
         run: The run.
-        spec: The place.
+        wanted: The place.
         again: Whether a place that another process opened is used. If not, it is removed.
 
     Raises:
@@ -115,11 +115,11 @@ def _place(run: RunContext, spec: PlaceSpec, *, again: bool = True) -> Place | N
     """
     if not run.streams or not isinstance(run.engine, PlaceEngine):
         return None
-    place = run.engine.open_place(spec)
+    place = run.engine.open_place(wanted)
     if run.resumed and not again:
         place.remove()
-        place = run.engine.open_place(spec)
-    place.put(spec.parts)
+        place = run.engine.open_place(wanted)
+    place.put(wanted.parts)
     return place
 
 
