@@ -139,6 +139,7 @@ class RunBroker:
                     return
                 self._sidecar.remove()
             ready = secrets.token_hex(8)
+            (self._files.state / _READY).unlink(missing_ok=True)
             start = self._plan.start
             start = replace(start, command=(*start.command, ready))
             self._sidecar = self._follow(self._plan.place.order(STEP, start))

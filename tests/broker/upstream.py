@@ -163,7 +163,7 @@ class RunningBroker:
         """Start the process and wait until it listens."""
         (self.state / "ready").unlink(missing_ok=True)
         self.port = free_port()
-        words = (str(self.port), str(self.grants), str(self.state))
+        words = (str(self.port), str(self.grants), str(self.state), "started")
         command = (sys.executable, "-I", "-c", bundle(PROGRAM), "127.0.0.1", *words)
         self._process = subprocess.Popen(command)
         while not (self.state / "ready").exists():

@@ -80,7 +80,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "RunDirectory._sign RunDirectory.mark_as_test "
         "RunDirectory.is_live RunDirectory.hold RunDirectory.write_result RunDirectory.log_event",
         "worker/attempts.py": "_archive_attempt",
-        "worker/checks.py": "_Checks._check_out _Checks._run",
+        "worker/checks.py": "_Checks._check_out _Checks._open",
         "worker/plain_harvest.py": "pack_plainly",
         "worker/prepare.py": "ready_more _prepare",
         "workspace/artifacts.py": "make_place _take_artifacts",
