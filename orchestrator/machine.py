@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -22,6 +23,15 @@ _MOUNTS = Path("/proc/mounts")
 _MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 """A character that the kernel writes as an octal number, such as a space."""
+
+
+def own_command(*words: str) -> list[str]:
+    """Return the command line that starts this program with arguments, in any directory.
+
+    The current directory, which may be a repository, must not provide modules.
+    """
+    # protection: repository-provides-no-modules
+    return [sys.executable, "-P", "-m", "orchestrator", *words]
 
 
 def uptime() -> float:

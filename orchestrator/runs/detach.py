@@ -2,9 +2,9 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+from orchestrator.machine import own_command
 from orchestrator.state.run_directory import RunDirectory
 
 LEASE = "ORCHESTRATOR_LEASE_FD"
@@ -27,7 +27,7 @@ def continue_in_background(directory: RunDirectory, *, top: Path) -> int:
     lease = directory.lease_descriptor
     with (directory.path / LOG).open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", "resume", "--quiet", directory.run_id],
+            own_command("resume", "--quiet", directory.run_id),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

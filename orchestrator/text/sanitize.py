@@ -23,6 +23,7 @@ _SELECTED = re.compile(
     "([\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935"
     "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]|[0-9#*](?=\ufe0f\u20e3))[\ufe0e\ufe0f]"
 )
+_NOT_PLAIN = re.compile(r"[^ -~]")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 # ECMA-48: control sequences (colours, movements), strings with their terminator (titles, links,
 # device commands), and short escapes (character sets). No sequence contains the end of a line.
@@ -52,7 +53,7 @@ def one_line(text: str, *, limit: int = 200) -> str:
     # Removal halves the text at most, so a prefix of twice the length is long enough.
     text = _SELECTED.sub(r"\1", text[: 2 * (limit + 1)])
     cut = text[: limit + 1].strip() if len(text) <= limit else text[: limit + 1]
-    clean = "".join(_visible(character) for character in cut)
+    clean = _NOT_PLAIN.sub(lambda found: _visible(found[0]), cut)
     # protection: length-of-lines-limited
     return clean if len(clean) <= limit else clean[: limit - 1] + ELLIPSIS
 

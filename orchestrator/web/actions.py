@@ -1,13 +1,11 @@
-"""The actions of web pages: stop, retry, merge and pick, as the commands of these names do."""
+"""The actions of web pages: stop, merge and pick, as the commands of these names do."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from orchestrator.config.request import read_request
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Notice
-from orchestrator.git.repository import Repository
 from orchestrator.judging.pick import candidate_of, merge_candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import read_branches
@@ -24,83 +22,55 @@ from orchestrator.state.judgements import find_excluded_commits
 from orchestrator.state.run_directory import all_runs
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.judgement_page import candidate_row
+from orchestrator.web.commands import Commands
+from orchestrator.web.compare_page import candidate_row
 from orchestrator.web.rendering import Page, path_of, render
 from orchestrator.web.view import View, summary_of
-
-Action = Literal["stop", "retry"]
-Retry = Callable[[Repository, str, int], str]
-"""Function that repeats a worker, given by repository, run id and number, as a new run in the
-background, and returns the new run's id.
-"""
 
 
 @dataclass(frozen=True)
 class Actions:
-    """Performs the actions that a browser requests: stop and retry of workers."""
+    """Performs the actions that a browser requests: stop of workers, and commands."""
 
-    repeat: Retry
+    commands: Commands = field(default_factory=Commands)
 
-    def question(self, view: View, name: Action, number: int | None) -> Page:
-        """Return the page that describes an action and asks the user to confirm the action."""
+    def question(self, view: View, number: int | None) -> Page:
+        """Return the page that asks the user to confirm that workers are stopped."""
         who = "the run" if number is None else f"worker {number}"
         run_id, repository = view.snapshot.run_id, view.run.repository
-        buttons: tuple[tuple[str, str, str], ...]
-        if name == "stop":
-            question = f"Stop {who}?"
-            lines = [
-                "The agent gets a signal and a few seconds to end. What it wrote is saved on its "
-                "branch.",
-                "“Kill at once” leaves out these seconds; what the agent wrote is saved too.",
-            ]
-            if number is None:
-                live = count(sum(w.result is None for w in view.snapshot.workers), "worker")
-                lines.insert(0, f"{live} of {run_id} will be stopped.")
-            buttons = (("stop", f"Stop {who}", "danger"), ("kill", "Kill at once", "ghost"))
-        else:
-            worker = view.snapshot.by_number.get(number or 0)
-            task = one_line(worker.spec.task, limit=200) if worker else ""
-            question = f"Retry {who}?"
-            lines = [
-                "A new run starts in the background with the same task, model and base: " + task,
-                "The branch of this worker is not changed.",
-            ]
-            buttons = (("retry", f"Retry {who}", "primary"),)
+        lines = [
+            "The agent gets a signal and a few seconds to end. What it wrote is saved on its "
+            "branch.",
+            "“Kill at once” leaves out these seconds; what the agent wrote is saved too.",
+        ]
+        if number is None:
+            live = count(sum(w.result is None for w in view.snapshot.workers), "worker")
+            lines.insert(0, f"{live} of {run_id} will be stopped.")
         values = {
             "repository": repository,
             "run_id": run_id,
             "back": view.site.href(repository, run_id, number),
-            "question": question,
+            "question": f"Stop {who}?",
             "lines": lines,
-            "buttons": buttons,
+            "buttons": (("stop", f"Stop {who}", "danger"), ("kill", "Kill at once", "ghost")),
         }
         return render("confirm.html", view.site, values)
 
-    def act(self, view: View, name: Action, number: int | None, *, how: str) -> str:
-        """Perform a confirmed action, and return the address of the page to show next.
+    def stop(self, view: View, number: int | None, *, kill: bool) -> str:
+        """Stop a worker, or all of the run, and return the address of the page to show next.
 
         Raises:
-            OrchestratorError: The action is not possible in the run's current state.
+            OrchestratorError: The run has ended.
         """
         run = view.run
-        if name == "stop":
-            kill = how == "kill"
-            with RunHistory(run.directory, run.outline) as history:
-                chosen = list(history.workers) if number is None else [number]
-                stopped = request_stop(history, chosen, kill=kill)
-            if stopped:
-                workers = ", ".join(map(str, stopped))
-                message = (
-                    f"web view: the user asked to {'kill' if kill else 'stop'} worker {workers}"
-                )
-                run.directory.log_event(Notice(message=message))
-            return path_of(run.repository, view.snapshot.run_id, number)
-        if number is None:
-            raise ConfigError("no worker was chosen", key="worker.unnamed")
-        new = self.repeat(view.repository, view.snapshot.run_id, number)
-        message = f"web view: worker {number} is repeated as run {new}"
-        run.directory.log_event(Notice(message=message))
-        return path_of(run.repository, new)
+        with RunHistory(run.directory, run.outline) as history:
+            chosen = list(history.workers) if number is None else [number]
+            stopped = request_stop(history, chosen, kill=kill)
+        if stopped:
+            workers = ", ".join(map(str, stopped))
+            message = f"web view: the user asked to {'kill' if kill else 'stop'} worker {workers}"
+            run.directory.log_event(Notice(message=message))
+        return path_of(run.repository, view.snapshot.run_id, number)
 
 
 _FORMS: Mapping[str, str] = {

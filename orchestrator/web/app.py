@@ -17,8 +17,20 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.access_control import MOST_SENT, OPEN, AccessControl, Sessions
-from orchestrator.web.actions import Action, Actions, merge_page, pick_page
+from orchestrator.web.actions import Actions, merge_page, pick_page
 from orchestrator.web.artifacts import artifacts_of, content
+from orchestrator.web.commands import MakeForm, MakeWorkerForm
+from orchestrator.web.forms import (
+    RUN_FORMS,
+    WORKER_FORMS,
+    Asked,
+    answer,
+    can_run_again,
+    job_page,
+    new_run_form,
+    place_of,
+    place_of_new,
+)
 from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
 from orchestrator.web.rendering import Page, Site, message_page, template_text
 from orchestrator.web.run_catalog import RunCatalog
@@ -59,13 +71,13 @@ class Web:
                 Route(OPEN, self._open, methods=["POST"]),
                 Route("/static/{name}", _static),
                 Route("/", self._runs),
+                *self._action_routes(),
                 Route("/{repository}/{run}", self._run),
                 Route("/{repository}/{run}/{worker:int}", self._worker),
                 Route("/{repository}/{run}/{worker:int}/log/{name}", self._worker),
                 Route("/{repository}/{run}/{worker:int}/text/{name}", self._range),
                 Route("/{repository}/{run}/{worker:int}/raw/{name}", self._raw),
                 Route("/{repository}/{run}/{worker:int}/artifact/{number:int}", self._artifact),
-                *self._action_routes(),
                 Route("/{repository}/{run}/{worker:int}/{tab}", self._worker),
                 Route("/{repository}/{run}/{tab}", self._run),
             ],
@@ -82,11 +94,20 @@ class Web:
             return []
         run, both = "/{repository}/{run}", ["GET", "POST"]
         return [
+            Route("/{repository}/new", self._new, methods=both),
+            Route("/{repository}/command/{number:int}", self._job),
+            *(
+                Route(f"{run}/{name}", partial(self._command, make=make), methods=both)
+                for name, make in RUN_FORMS.items()
+            ),
             Route(f"{run}/merge", partial(self._merge, make=merge_page), methods=both),
             Route(f"{run}/pick", partial(self._merge, make=pick_page), methods=both),
-            Route(f"{run}/stop", partial(self._act, name="stop"), methods=both),
-            Route(f"{run}/{{worker:int}}/stop", partial(self._act, name="stop"), methods=both),
-            Route(f"{run}/{{worker:int}}/retry", partial(self._act, name="retry"), methods=both),
+            Route(f"{run}/stop", self._stop, methods=both),
+            Route(f"{run}/{{worker:int}}/stop", self._stop, methods=both),
+            *(
+                Route(f"{run}/{{worker:int}}/{name}", partial(self._send, make=make), methods=both)
+                for name, make in WORKER_FORMS.items()
+            ),
         ]
 
     def _site_of(self, request: Request) -> Site:
@@ -188,8 +209,8 @@ class Web:
             raise HTTPException(404)
         return found
 
-    async def _act(self, request: Request, name: Action) -> Response:
-        """Return a page that asks the user to confirm an action, or perform a confirmed action."""
+    async def _stop(self, request: Request) -> Response:
+        """Return a page that asks the user to confirm a stop, or perform a confirmed stop."""
         actions = self._actions
         if actions is None:
             raise HTTPException(405)
@@ -200,9 +221,8 @@ class Web:
             try:
                 view = self._view(request) if number is None else self._view_of_worker(request)[0]
                 if fields is None:
-                    return actions.question(view, name, number)
-                how = next(iter(fields.get("how", ())), "")
-                return actions.act(view, name, number, how=how)
+                    return actions.question(view, number)
+                return actions.stop(view, number, kill=[*fields.get("how", ())][:1] == ["kill"])
             except OrchestratorError as error:
                 lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
                 site = self._site_of(request)
@@ -216,6 +236,73 @@ class Web:
         fields = await self._fields(request) if request.method == "POST" else None
         named = _number(request, "worker")
         return await self._page(lambda: make(self._view(request), fields, named=named))
+
+    async def _new(self, request: Request) -> Response:
+        """Return the form of a new run, or start the run."""
+        repository = self._catalog.repositories.get(request.path_params["repository"])
+        if repository is None:
+            raise HTTPException(404)
+        name = request.path_params["repository"]
+
+        def ask() -> Asked:
+            again = request.query_params.get("from")
+            run = self._catalog.run(name, again) if again else None
+            plan = self._catalog.plan(run.directory) if run else None
+            if again and not can_run_again(plan):
+                raise HTTPException(404)
+            form, notes = new_run_form(repository, plan)
+            return Asked(form, repository, place_of_new(name), notes=tuple(notes))
+
+        return await self._answer(request, ask)
+
+    async def _command(self, request: Request, make: MakeForm) -> Response:
+        """Return a form of a run that starts a command, or start the command."""
+
+        def ask() -> Asked | None:
+            view = self._view(request)
+            form = make(view)
+            if form is None:
+                return None
+            return Asked(form, view.repository, place_of(view), run=view.run.directory)
+
+        return await self._answer(request, ask)
+
+    async def _send(self, request: Request, make: MakeWorkerForm) -> Response:
+        """Return a form of a worker that starts a command, or start the command."""
+
+        def ask() -> Asked | None:
+            view, worker = self._view_of_worker(request)
+            form = make(view, worker)
+            if form is None:
+                return None
+            place = place_of(view, worker.worker_id)
+            return Asked(form, view.repository, place, run=view.run.directory)
+
+        return await self._answer(request, ask)
+
+    async def _answer(self, request: Request, ask: Callable[[], Asked | None]) -> Response:
+        actions = self._actions
+        if actions is None:
+            raise HTTPException(405)
+        fields = await self._fields(request) if request.method == "POST" else None
+        site = self._site_of(request)
+
+        def work() -> Page | str | None:
+            asked = ask()
+            return None if asked is None else answer(actions.commands, site, asked, fields)
+
+        done = await run_in_threadpool(work)
+        if done is None:
+            raise HTTPException(404)
+        return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
+
+    async def _job(self, request: Request) -> Response:
+        """Return the page about a command that a browser started."""
+        repository, number = request.path_params["repository"], request.path_params["number"]
+        job = self._actions.commands.job(number) if self._actions else None
+        if job is None or repository not in self._catalog.repositories:
+            raise HTTPException(404)
+        return _html(await run_in_threadpool(job_page, self._site_of(request), repository, job))
 
     async def _fields(self, request: Request) -> Mapping[str, list[str]]:
         """Return the fields of a sent form; refuse a form not made for the same session."""

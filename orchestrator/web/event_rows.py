@@ -25,7 +25,7 @@ from orchestrator.events import (
 from orchestrator.results import Status, ended_word
 from orchestrator.text.quantities import count, short_duration
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import moment
+from orchestrator.web.rendering import moment
 
 MOST_ROWS = 300
 """Maximum number of events on a page."""

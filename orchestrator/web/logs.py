@@ -62,6 +62,8 @@ class Piece:
     size: int
     skipped: int = 0
     """Number of bytes before `begin` that were left out, because the log grew too fast."""
+    hit: tuple[int, int] | None = None
+    """The first span of the line that was asked for, and the first after that line."""
 
     @property
     def text(self) -> str:
@@ -228,8 +230,13 @@ def read_at(log: Log, begin: int) -> Piece:
     data = _read(log, first, BURST)
     cut = data.find(b"\n") + 1 if first else 0
     end = len(data) if first + len(data) >= log.size else data.rfind(b"\n") + 1
-    data = data[cut : max(end, cut)]
-    return Piece(_clean(data), first + cut, first + cut + len(data), log.size)
+    end = max(end, cut)
+    place = min(max(begin - first, cut), end)
+    after = min(data.find(b"\n", place, end) + 1 or end, end)
+    parts = [_clean(data[a:b]) for a, b in ((cut, place), (place, after), (after, end))]
+    hit = len(parts[0]), len(parts[0]) + len(parts[1])
+    runs = (*parts[0], *parts[1], *parts[2])
+    return Piece(runs, first + cut, first + end, log.size, hit=hit)
 
 
 def _read(log: Log, begin: int, count: int) -> bytes:

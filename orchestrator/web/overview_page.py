@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from orchestrator.git.repository import LANDED
 from orchestrator.record.states import RunState
-from orchestrator.state.landing_record import read_record
 from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import one_line
+from orchestrator.web.forms import merges
 from orchestrator.web.rendering import Page
 from orchestrator.web.summaries import WorkerSummary
 from orchestrator.web.timeline import legend, timeline_of, zoom_of
@@ -14,8 +13,6 @@ from orchestrator.web.view import View, contains, page_of, run_values, search_of
 
 PAGE = 100
 """Maximum number of workers on one page."""
-_MOST_MERGES = 20
-"""Maximum number of merges of a run that the page reads."""
 _MOST_ALERTS = 20
 """Maximum number of workers that need attention and are listed above the table."""
 
@@ -77,13 +74,8 @@ def overview_page(view: View) -> Page:
 def _merges(view: View) -> list[tuple[str, list[int]]]:
     """Return each branch into which workers of the run were merged, with their numbers."""
     found: dict[str, set[int]] = {}
-    name: str | None = f"{LANDED}{view.snapshot.run_id}"
-    for _ in range(_MOST_MERGES):
-        landed = read_record(view.repository, name) if name else None
-        if landed is None:
-            break
+    for landed in merges(view):
         found.setdefault(one_line(landed.branch), set()).update(landed.workers)
-        name = landed.previous
     return [(branch, sorted(numbers)) for branch, numbers in found.items()]
 
 

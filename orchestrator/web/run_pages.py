@@ -15,15 +15,13 @@ from orchestrator.record.worker_view import WorkerView
 from orchestrator.results import Status
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.compare_page import compare_page
+from orchestrator.web.compare_page import compare_page, judgement_page
 from orchestrator.web.event_rows import event_rows
-from orchestrator.web.formats import UNKNOWN, dollars, moment
-from orchestrator.web.judgement_page import judgement_page
-from orchestrator.web.overview_page import overview_page
-from orchestrator.web.rendering import Page
+from orchestrator.web.overview_page import PAGE, overview_page
+from orchestrator.web.rendering import UNKNOWN, Page, dollars, moment
 from orchestrator.web.settings import settings_of_run
 from orchestrator.web.summaries import WORST_FIRST, badge_of
-from orchestrator.web.view import View, run_values
+from orchestrator.web.view import View, page_of, run_values
 from orchestrator.workflow.drawing.graph import Node
 from orchestrator.workflow.drawing.svg import svg
 
@@ -50,10 +48,12 @@ def costs_page(view: View) -> Page:
     most = max((worker.cost or 0.0 for worker in snapshot.workers), default=0.0)
     unknown = sum(worker.cost is None for worker in snapshot.workers)
     by_model: dict[str, list[WorkerView]] = defaultdict(list)
-    rows = []
     for worker in snapshot.workers:
         by_model[worker.spec.model_name].append(worker)
-        rows.append({
+    size = len(snapshot.workers) if view.site.is_static else PAGE
+    page, pages = page_of(view.query, len(snapshot.workers), size)
+    rows = [
+        {
             "number": worker.worker_id,
             "title": one_line(worker.spec.name or worker.spec.task, limit=100),
             "model": one_line(worker.spec.model_name, limit=60),
@@ -61,7 +61,9 @@ def costs_page(view: View) -> Page:
             "tokens": _number(worker.result.tokens if worker.result else None),
             "cost": dollars(worker.cost),
             "share": f"{100 * worker.cost / most:.1f}%" if worker.cost and most else "",
-        })  # fmt: skip
+        }
+        for worker in snapshot.workers[(page - 1) * size : page * size]
+    ]
     models = []
     for model, workers in by_model.items():
         costs = [worker.cost for worker in workers if worker.cost is not None]
@@ -72,6 +74,8 @@ def costs_page(view: View) -> Page:
             "cost": dollars(sum(costs) if costs else None),
         })  # fmt: skip
     values |= {
+        "page": page,
+        "pages": pages,
         "rows": rows,
         "total": {
             "steps": _total(worker.steps or None for worker in snapshot.workers),
@@ -179,16 +183,18 @@ def _conflicts(view: View) -> Conflicts | None:
         return None
     repository = view.repository
     run_id = view.snapshot.run_id
+    # Counted before git reads the commits, which takes a process for each worker.
+    number = sum(bool(item.result and item.result.file_count) for item in view.snapshot.workers)
+    if number > MOST_COMPARED:
+        raise ConfigError(
+            f"{number} workers changed files: the page compares at most {MOST_COMPARED}",
+            key="comparison.too-many",
+            hint=f"compare the workers in a terminal: `orchestrator conflicts {run_id}`",
+        )
     branches = [
         branch for branch in read_branches(repository, run_id).branches if not branch.is_empty
     ]
     ready = tuple(branch for branch in branches if branch.worker_id in ended)
-    if len(ready) > MOST_COMPARED:
-        raise ConfigError(
-            f"{len(ready)} workers committed something: the page compares at most {MOST_COMPARED}",
-            key="comparison.too-many",
-            hint=f"compare the workers in a terminal: `orchestrator conflicts {run_id}`",
-        )
     return _compare(repository, ready, run_id, repository.resolve("HEAD"))
 
 

@@ -7,8 +7,7 @@ from urllib.parse import urlencode
 
 from orchestrator.results import Status
 from orchestrator.state.judgements import judgement_numbers
-from orchestrator.web.formats import ago, moment, now
-from orchestrator.web.rendering import Page, Site, render
+from orchestrator.web.rendering import Page, Site, ago, moment, now, render
 from orchestrator.web.run_catalog import PAGE, ListedRun, RunCatalog
 from orchestrator.web.summaries import summarize_run
 from orchestrator.web.view import contains, name_of, page_of, search_of

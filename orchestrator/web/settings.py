@@ -6,7 +6,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.quantities import count, short_duration, size
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import dollars
+from orchestrator.web.rendering import dollars
 from orchestrator.workflow.planning import config_of
 
 Settings = list[tuple[str, str]]

@@ -14,7 +14,7 @@ from orchestrator.record.worker_view import TALKING, WorkerView
 from orchestrator.results import RunResult, ended_word
 from orchestrator.text.quantities import count, short_duration, size
 from orchestrator.text.sanitize import last_output_line, one_line
-from orchestrator.web.formats import dollars
+from orchestrator.web.rendering import dollars
 
 Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
 WORST_FIRST: Sequence[Tone] = ("danger", "warning", "active", "idle", "neutral", "success")

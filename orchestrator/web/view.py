@@ -11,8 +11,7 @@ from orchestrator.record.history import LIVE
 from orchestrator.record.run_view import RunView
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import ago, moment, now
-from orchestrator.web.rendering import Page, Site, render
+from orchestrator.web.rendering import Page, Site, ago, moment, now, render
 from orchestrator.web.run_catalog import ListedRun, RunCatalog
 from orchestrator.web.summaries import NOTHING, RunSummary, summarize_run
 
@@ -126,6 +125,8 @@ def run_values(view: View, *, tab: str, summary: RunSummary | None = None) -> di
         "is_judged": "judgement" not in absent,
         "tabs": [(name, title) for name, title in _TABS if name not in absent],
         "same_page": view.same_page,
+        "ended": not view.snapshot.is_live,
+        "can_repeat": view.plan is not None and view.plan.workflow is None,
     }
 
 

@@ -12,7 +12,6 @@ from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.artifacts import artifacts_of, findings_of
 from orchestrator.web.diffs import Diff, diff_of, diff_values
 from orchestrator.web.event_rows import event_rows
-from orchestrator.web.formats import MINUS, dollars, moment
 from orchestrator.web.logs import (
     Piece,
     find_error,
@@ -22,7 +21,7 @@ from orchestrator.web.logs import (
     read_before,
     read_end,
 )
-from orchestrator.web.rendering import Page
+from orchestrator.web.rendering import MINUS, Page, dollars, moment
 from orchestrator.web.settings import settings_of_worker
 from orchestrator.web.summaries import NOTHING
 from orchestrator.web.timeline import timeline_of

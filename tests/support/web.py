@@ -21,6 +21,7 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.web.access_control import AccessControl, Sessions
 from orchestrator.web.actions import Actions
 from orchestrator.web.app import Web
+from orchestrator.web.commands import Commands
 from orchestrator.web.run_catalog import LiveUsage, RunCatalog
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.cli import start
@@ -50,6 +51,8 @@ class Browser:
     """Sends requests as a browser does that loaded a page of the server."""
 
     guarded: AccessControl
+    jobs: Commands = field(default_factory=Commands)
+    """The commands that the server started."""
     cookie: str = ""
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -153,21 +156,16 @@ class Server:
         return self.process.returncode
 
 
-def no_retry(repository: Repository, run_id: str, number: int) -> str:
-    """Refuse to repeat a worker."""
-    raise AssertionError(f"{repository.top}: {run_id} {number}")
-
-
 def stranger(
     repo: Path, *, read_only: bool = False, usage: LiveUsage | None = None, **sessions: Any
 ) -> tuple[Browser, Sessions]:
     """Return a browser without a session, and the sessions of its server."""
     opened = Sessions(**sessions)
-    actions = None if read_only else Actions(repeat=no_retry)
+    actions = Actions()
     catalog = RunCatalog([_repository(repo)], usage)
     OPENED.append(catalog)
-    web = Web(catalog, opened, actions)
-    return Browser(web.with_access_control(PORT)), opened
+    web = Web(catalog, opened, None if read_only else actions)
+    return Browser(web.with_access_control(PORT), actions.commands), opened
 
 
 @cache

@@ -3,10 +3,12 @@
 import re
 import stat
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
 from orchestrator.web.access_control import HEADERS
+from orchestrator.web.forms import RUN_FORMS
 from tests.support.reports import RUN_ID
 from tests.support.repository import make_repository
 from tests.support.web import HOST, PORT, Browser, browser, ended_run, result_of, stranger
@@ -18,8 +20,25 @@ PAGES = [
     f"{RUN}/1/diff", f"{RUN}/1/checks", f"{RUN}/1/events", f"{RUN}/1/details", f"{RUN}/merge",
     f"{RUN}/stop", f"{RUN}/1/stop", f"{RUN}/1/retry", f"{RUN}/1/log/stdout", f"{RUN}/1/text/stdout",
     f"{RUN}/1/raw/stdout", f"{RUN}/compare", f"{RUN}/pick", f"{RUN}/1/findings",
-    f"{RUN}/1/artifact/1", "/?q=the", "/nothing", "/static/app.py",
+    f"{RUN}/1/artifact/1", "/?q=the", "/nothing", "/static/app.py", "/repo/command/1",
 ]  # fmt: skip
+FORMS = [
+    f"{RUN}/1/stop", f"{RUN}/stop", f"{RUN}/1/retry", f"{RUN}/merge", f"{RUN}/pick", "/repo/new",
+    *(f"{RUN}/{name}" for name in RUN_FORMS),
+]  # fmt: skip
+"""All forms: each attack is tried on each of them."""
+STARTS = {"how": "start", "task": SECRET_TASK, "check": "true", "worker": "1"}
+"""Fields that start the command of any form that a page of the server has sent."""
+
+
+@pytest.fixture(autouse=True)
+def no_command_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if a request starts a process of a command."""
+
+    def start(*words: str) -> list[str]:
+        raise AssertionError(f"a command was started: {words}")
+
+    monkeypatch.setattr("orchestrator.web.commands.own_command", start)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +66,7 @@ def assert_refused(answer, *statuses: int) -> None:
     assert SECRET_TASK not in answer.text
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *FORMS])
 def test_nothing_is_answered_without_a_session(repo, page):
     visitor, _ = stranger(repo)
     assert_refused(visitor.get(page), 401)
@@ -126,10 +145,10 @@ FORGED = {
 
 
 @pytest.mark.parametrize("headers", FORGED.values(), ids=FORGED)
-@pytest.mark.parametrize("path", [f"{RUN}/1/stop", f"{RUN}/merge", f"{RUN}/pick", "/open"])
+@pytest.mark.parametrize("path", [*FORMS, "/open"])
 def test_forms_of_other_pages_are_refused(guest, run, path, headers):
     before = sorted(run.iterdir())
-    fields = {"token": guest.token(f"{RUN}/1/stop"), "how": "stop"}
+    fields = {**STARTS, "token": guest.token(f"{RUN}/1/stop")}
     assert_refused(guest.post(path, fields, **headers), 403)
     assert sorted(run.iterdir()) == before
 
@@ -137,8 +156,8 @@ def test_forms_of_other_pages_are_refused(guest, run, path, headers):
 @pytest.mark.parametrize("token", [None, "", "x" * 64])
 def test_a_form_without_the_token_of_the_session_is_refused(guest, run, token):
     before = sorted(run.iterdir())
-    fields = {"how": "stop"} if token is None else {"how": "stop", "token": token}
-    for path in (f"{RUN}/1/stop", f"{RUN}/stop", f"{RUN}/1/retry", f"{RUN}/merge", f"{RUN}/pick"):
+    fields = STARTS if token is None else {**STARTS, "token": token}
+    for path in FORMS:
         assert_refused(guest.post(path, fields), 403)
     assert sorted(run.iterdir()) == before
 
@@ -147,7 +166,29 @@ def test_the_token_of_another_session_is_refused(repo, guest):
     other = browser(repo)
     assert other.token(f"{RUN}/1/stop") != guest.token(f"{RUN}/1/stop")
     token = other.token(f"{RUN}/1/stop")
-    assert_refused(guest.post(f"{RUN}/1/stop", {"token": token}), 403)
+    for path in FORMS:
+        assert_refused(guest.post(path, {**STARTS, "token": token}), 403)
+
+
+def test_a_form_cannot_be_replayed_in_a_later_session(repo, guest):
+    token = guest.token("/repo/new")
+    assert guest.post("/repo/new", {**STARTS, "how": "show", "token": token}).status == 200
+    later = browser(repo)
+    assert_refused(later.post("/repo/new", {**STARTS, "token": token}), 403)
+    later.cookie = ""
+    assert_refused(later.post("/repo/new", {**STARTS, "token": token}), 401)
+
+
+def test_two_tokens_in_one_form_are_refused(guest):
+    token = guest.token("/repo/new")
+    assert_refused(guest.post("/repo/new", {**STARTS, "token": [token, token]}), 403)
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_reading_a_form_starts_nothing_whatever_its_address_says(guest, run, path):
+    before = sorted(run.iterdir())
+    guest.get(f"{path}?{urlencode({**STARTS, 'token': guest.token('/repo/new')})}")
+    assert sorted(run.iterdir()) == before
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "CONNECT"])

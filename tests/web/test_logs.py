@@ -230,6 +230,7 @@ def test_a_found_line_is_shown_with_links_to_what_is_around(repo):
     for query in (f"at={place[1]}", "first=error"):
         shown = visitor.get(f"{RUN}/1?{query}").text
         assert "line 19999\n" in shown
+        assert '<mark id="hit">an Error &lt;i&gt;here&lt;/i&gt;\n</mark>' in shown
         assert "line 20001\n" in shown
         assert "line 49999" not in shown
         assert "Show earlier output" in shown

@@ -16,9 +16,6 @@ from orchestrator.engine import engine_of_run
 from orchestrator.errors import ConfigError
 from orchestrator.files.user_state import state_home
 from orchestrator.git.repository import Repository
-from orchestrator.runs.detach import continue_in_background
-from orchestrator.runs.recorded import config_to_repeat
-from orchestrator.runs.runner import ParallelRunner
 from orchestrator.text.quantities import count
 
 if TYPE_CHECKING:
@@ -113,7 +110,7 @@ def _serve(catalog: "RunCatalog", options: UiOptions) -> None:
     # Ctrl-C is the documented end, with exit code 0.
     with unwinding((SIGTERM, SIGHUP)), listener as opened:
         sessions = Sessions(store)
-        web = Web(catalog, sessions, None if options.read_only else Actions(repeat=_repeat))
+        web = Web(catalog, sessions, None if options.read_only else Actions())
         address = opened.getsockname()
         if isinstance(address, str):
             forward = f"ssh -L 8080:{address} HOST"
@@ -143,18 +140,3 @@ def _check(options: UiOptions) -> None:
         raise ConfigError(f"`--socket` cannot be used with `{named[0]}`", key="option.conflict")
     if options.socket is not None and options.open:
         raise ConfigError("`--socket` cannot be used with `--open`", key="option.conflict")
-
-
-def _repeat(repository: Repository, run_id: str, worker: int) -> str:
-    """Repeat one worker of an ended run in the background, as `orchestrator retry` does.
-
-    Raises:
-        OrchestratorError: The run is live, or the new run cannot start.
-    """
-    config = config_to_repeat(repository, run_id, worker)
-    directory = ParallelRunner(config, repository.top).reserve()
-    try:
-        continue_in_background(directory, top=repository.top)
-    finally:
-        directory.release()
-    return directory.run_id

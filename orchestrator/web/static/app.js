@@ -176,7 +176,9 @@ class LogView {
     byId("wrap").addEventListener("click", () => this.wrap(!this.wraps));
     this.wrap((stored("wrap") ?? (innerWidth <= 600 ? "yes" : "no")) === "yes", false);
     this.follow(this.follows);
+    const hit = byId("hit");
     box.scrollTop = box.scrollHeight;
+    hit?.scrollIntoView({ block: "center" });
     box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     byId("earlier").addEventListener("click", (event) => {
       event.preventDefault();
@@ -309,6 +311,38 @@ addEventListener("change", ({ target }) => {
   if (target.matches(".versus select")) target.form.submit();
 });
 
+// --- Forms that start a command: the command line follows what is typed, and can be copied.
+
+async function showCommand(form) {
+  const body = new URLSearchParams(new FormData(form));
+  body.set("how", "show");
+  const answer = await fetch(location.href, { method: "POST", body });
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const line = page.getElementById("command");
+  if (line) setText(byId("command"), line.textContent);
+}
+
+addEventListener("input", ({ target }) => {
+  const form = target.closest?.("form[data-command]");
+  if (!form) return;
+  clearTimeout(typed);
+  typed = setTimeout(() => showCommand(form).catch(() => {}), 250);
+});
+
+function setUpCopy() {
+  const button = byId("copy");
+  if (!button || !navigator.clipboard) return;
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(byId("command").textContent);
+    setText(button, "Copied");
+  });
+}
+
+addEventListener("click", ({ target }) => {
+  for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(target)) menu.open = false;
+});
+
 let drag = null;
 
 addEventListener("pointerdown", (event) => {
@@ -422,6 +456,7 @@ function openLog() {
 
 openLog();
 setUpNotify();
+setUpCopy();
 addEventListener("visibilitychange", refresh);
 setInterval(tick, 1000);
 tick();

@@ -67,7 +67,7 @@ def web() -> Iterator[Protection]:
     yield from marked(
         (_ACCESS, f"{_ACTIONS} {_SERVER} {_PEER} {_ATOMIC}"),
         ("read-only view has no actions",
-         Instead("[setattr(self, '_actions', Actions(repr)), *self._action_routes()][1:]")),
+         Instead("[setattr(self, '_actions', Actions()), *self._action_routes()][1:]")),
     )  # fmt: skip
     yield from marked(
         ("tests/web/test_diffs.py",),
@@ -98,6 +98,12 @@ def web() -> Iterator[Protection]:
          Instead("os.fdopen(os.open(parts[-1], os.O_RDONLY, dir_fd=folder), 'rb')")),
         ("names of downloads are harmless", Instead("self.path")),
         ("merge only from where the preview was", Never()),
+        ("values of forms cannot be options", Replace("f'{self.flag}={text}'", "text")),
+        ("values of forms cannot be arguments", Never()),
+        ("workers of forms are numbers", Instead("found")),
+        ("only previewed commands are started", Never()),
+        ("commands of browsers are bounded", Never()),
+        ("repository provides no modules", Without("'-P'")),
         ("preview changes nothing", Without("dry_run")),
         ("server listens on loopback only", Instead("'0.0.0.0'")),
         ("socket is for its owner only", Replace("0o177", "0")),

@@ -1,0 +1,412 @@
+"""The forms of web pages that start commands, and the pages about these commands."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.config.bounds import key_of
+from orchestrator.config.container import NETWORKS
+from orchestrator.config.fields import FIELDS, FieldPath
+from orchestrator.config.loading import load_settings
+from orchestrator.config.presets import PRESETS
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import OrchestratorError
+from orchestrator.events import Notice
+from orchestrator.git.repository import LANDED, Repository
+from orchestrator.record.states import RunState
+from orchestrator.record.worker_view import WorkerView
+from orchestrator.results import Status
+from orchestrator.state.landing_record import Landed, read_record
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import RunRecord
+from orchestrator.text.sanitize import lines, one_line
+from orchestrator.web.commands import (
+    Commands,
+    Field,
+    Form,
+    Job,
+    MakeForm,
+    MakeWorkerForm,
+    Values,
+)
+from orchestrator.web.rendering import Page, Site, path_of, render
+from orchestrator.web.view import View, summary_of
+
+_REDACTED = "[redacted:"
+_MIB = 1024**2
+_MOST_NAMED = 12
+_MOST_MERGES = 20
+"""Maximum number of merges of a run that a page reads."""
+
+# --- Forms of runs.
+
+
+def merges(view: View) -> list[Landed]:
+    """Return the merges of the run that were not undone, newest first."""
+    found: list[Landed] = []
+    name: str | None = f"{LANDED}{view.snapshot.run_id}"
+    while name and len(found) < _MOST_MERGES and (landed := read_record(view.repository, name)):
+        found.append(landed)
+        name = landed.previous
+    return found
+
+
+def resume_form(view: View) -> Form | None:
+    """Return the form that continues a run whose process died."""
+    if view.snapshot.state is not RunState.DIED:
+        return None
+    run_id = view.snapshot.run_id
+    return Form(
+        name="resume", title="Resume the run?", button="Resume", words=("resume", run_id),
+        goes_on=True,
+        lines=("The run continues in the background. Tasks that have ended are not repeated.",),
+    )  # fmt: skip
+
+
+def undo_form(view: View) -> Form | None:
+    """Return the form that undoes the latest merge of a run."""
+    latest = next(iter(merges(view)), None)
+    if latest is None:
+        return None
+    workers, branch = ", ".join(map(str, latest.workers)), one_line(latest.branch)
+    moved = f"{branch} points at {latest.before[:12]} again" if latest.moves else "files are reset"
+    return Form(
+        name="undo", title="Undo the merge?", button="Undo the merge", tone="danger",
+        words=("merge", view.snapshot.run_id, "--undo", "--into", latest.branch),
+        lines=(
+            f"The merge of worker {workers} into {branch} is undone: {moved}.",
+            "Nothing is undone if the branch has moved since. The workers' branches stay.",
+        ),
+    )  # fmt: skip
+
+
+def cleanup_form(view: View) -> Form | None:
+    """Return the form that removes the worktrees and branches of a run."""
+    if view.snapshot.is_live:
+        return None
+    return Form(
+        name="cleanup", title="Clean up the run?", button="Clean up", tone="danger", preview=True,
+        shows_output=True,
+        words=("parallel-cleanup", "--run", view.snapshot.run_id),
+        fields=(
+            Field(name="merged", label="Only workers whose work is merged", flag="--merged",
+                  kind="switch"),
+        ),
+        lines=(
+            "Worktrees, branches and containers of the run are removed.",
+            "Work that is not merged is kept as a backup, which `orchestrator restore` restores.",
+        ),
+    )  # fmt: skip
+
+
+def pull_request_form(view: View) -> Form | None:
+    """Return the form that publishes workers' branches as pull requests."""
+    done = [worker for worker in view.snapshot.workers if worker.result and worker.result.commit]
+    if view.snapshot.is_live or not done:
+        return None
+    good = tuple(
+        str(worker.worker_id)
+        for worker in done
+        if worker.result and worker.result.status is Status.SUCCESS and worker.result.file_count
+    )
+    return Form(
+        name="pr", title="Create pull requests", button="Push and create", preview=True,
+        shows_output=True,
+        words=("pr", view.snapshot.run_id),
+        fields=(
+            Field(name="worker", label="Workers", kind="workers", values=good),
+            Field(name="into", label="Into the remote branch", flag="--into",
+                  help="Default: the name of the branch that is checked out."),
+            Field(name="draft", label="Drafts", flag="--draft", kind="switch"),
+            Field(name="stack", label="Stacked on the workers that they build on", flag="--stack",
+                  kind="switch"),
+        ),
+        lines=(
+            "Branches are pushed, never with force, and `gh` or `glab` creates a pull request for "
+            "each with your account. Repeating it updates the pull requests.",
+        ),
+    )  # fmt: skip
+
+
+def judge_form(view: View) -> Form | None:
+    """Return the form that ranks the workers of a run by checks."""
+    if view.snapshot.is_live or not any(worker.result for worker in view.snapshot.workers):
+        return None
+    plan = view.plan
+    known = plan.config.project.checks if plan is not None else ()
+    return Form(
+        name="judge", title="Judge the workers", button="Judge", after="judgement", good=(0, 1, 2),
+        words=("judge", view.snapshot.run_id),
+        fields=(
+            Field(name="check", label="Checks", flag="--check", kind="lines",
+                  values=tuple(check.run for check in known),
+                  help="Commands that must succeed, one in each line. "
+                  "Default: `checks` of the configuration."),
+            Field(name="must", label="Must be fixed", flag="--must-fix", kind="lines",
+                  help="Checks that fail on the base commit and must pass, one in each line."),
+        ),
+        lines=(
+            "Checks run in fresh containers on each worker's commit, with the tests of the base. "
+            "No agent starts.",
+        ),
+    )  # fmt: skip
+
+
+RUN_FORMS: Mapping[str, MakeForm] = {
+    "resume": resume_form,
+    "undo": undo_form,
+    "cleanup": cleanup_form,
+    "pr": pull_request_form,
+    "judge": judge_form,
+}
+"""The forms of a run, by the last part of the address."""
+
+# --- Forms of workers.
+
+
+def retry_form(view: View, worker: WorkerView) -> Form | None:
+    """Return the form that repeats a worker as a new run."""
+    number, run_id = worker.worker_id, view.snapshot.run_id
+    if view.snapshot.is_live or worker.word == "skipped":
+        return None
+    return Form(
+        name="retry", title=f"Retry worker {number}?", button=f"Retry worker {number}",
+        words=("retry", f"{number}", "--run", run_id), quiet=("--events",),
+        lines=(
+            "A new run starts in the background with the same task, model and base: "
+            + one_line(worker.spec.task, limit=200),
+            "The branch of this worker is not changed.",
+        ),
+    )  # fmt: skip
+
+
+WORKER_FORMS: Mapping[str, MakeWorkerForm] = {"retry": retry_form}
+"""The forms of a worker, by the last part of the address."""
+
+# --- The form of a new run, which may repeat the settings of an earlier run.
+
+_NEW = (
+    Field(name="task", label="Task", flag="--task", kind="tasks",
+          help="Prompt or command. Each further task gets a worker of its own."),
+    Field(name="preset", label="Preset", flag="--preset", kind="choice", choices=tuple(PRESETS)),
+    Field(name="agent_cli", label="Agent program", flag="--agent-cli",
+          help="Such as `claude`; `shell` runs each task as a command."),
+    Field(name="models", label="Models", flag="--models", help="Of workers 1, 2, 3 and so on."),
+    Field(name="workers", label="Workers at once", flag="--workers"),
+    Field(name="timeout_per_worker", label="Time limit in seconds", flag="--timeout-per-worker",
+          kind="number"),
+    Field(name="budget_per_worker", label="Budget of a worker in USD", flag="--budget-per-worker"),
+    Field(name="budget_total", label="Budget of the run in USD", flag="--budget-total"),
+    Field(name="network", label="Network", flag="--network", kind="choice", choices=NETWORKS),
+    Field(name="allow", label="Allowed hosts", flag="--allow", kind="lines",
+          help="One in each line."),
+    Field(name="keys", label="API keys", flag="--keys", kind="choice", choices=("env", "broker")),
+    Field(name="cpus", label="CPUs of a worker", flag="--cpus"),
+    Field(name="memory", label="Memory of a worker", flag="--memory", help="Such as `2g`."),
+    Field(name="retries", label="Retries", flag="--retries", kind="number"),
+    Field(name="setup", label="Setup commands", flag="--setup", kind="lines",
+          help="One in each line."),
+    Field(name="checks", label="Checks", flag="--check", kind="lines",
+          help="Commands that must succeed on a worker's commit, one in each line."),
+    Field(name="base", label="Base", flag="--base", help="Default: HEAD."),
+)  # fmt: skip
+_NOT_COMPARED = frozenset({"tasks", "base", "env", "max_workers", "include_uncommitted"})
+
+
+def new_run_form(repository: Repository, plan: RunRecord | None = None) -> tuple[Form, list[str]]:
+    """Return the form of a new run, and notes about it.
+
+    Args:
+        repository: The repository.
+        plan: An earlier run, whose tasks and settings the form contains.
+    """
+    form = Form(
+        name="new", title="New run", button="Start", words=("parallel", "--detach"),
+        quiet=("--json",), fields=_NEW,
+        lines=("The run starts in the background. An empty field leaves the setting to the "
+               "configuration file and the defaults.",),
+    )  # fmt: skip
+    if plan is None:
+        return form, []
+    values, notes = _again(repository, plan)
+    fields = tuple(replace(item, values=values.get(item.name, ())) for item in form.fields)
+    title = f"Run again: {plan.run_id}"
+    return replace(form, fields=fields, title=title), notes
+
+
+def can_run_again(plan: RunRecord | None) -> bool:
+    """Return whether a run can be started again by a form: its tasks are all in its record."""
+    return plan is not None and plan.workflow is None and not plan.warms
+
+
+def _again(repository: Repository, plan: RunRecord) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the values by which an earlier run differs from the settings of today, and notes."""
+    config, notes = plan.config, []
+    tasks = tuple(config.tasks)
+    if any(_REDACTED in task for task in tasks):
+        notes.append("a task contained a secret, which is not recorded")
+        tasks = tuple(task for task in tasks if _REDACTED not in task)
+    values: dict[str, tuple[str, ...]] = {"task": tasks}
+    options = {"preset": config.preset} if config.preset else {}
+    try:
+        today = load_settings(
+            options=options, environ=os.environ, top=repository.top, file=None, task_needed=False
+        ).config
+    except OrchestratorError as error:
+        return values, [*notes, one_line(error.message, limit=500)]
+    if config.preset:
+        values["preset"] = (config.preset,)
+    values["workers"] = ("auto",) if config.auto_workers else (str(config.workers),)
+    others = []
+    for key, field in FIELDS.items():
+        mine, theirs = _value(config, field), _value(today, field)
+        if mine == theirs or field[-1] in _NOT_COMPARED or field == ("auto_workers",):
+            continue
+        if key in {item.name for item in _NEW}:
+            values[key] = _texts(mine, in_bytes=key == "memory")
+        else:
+            others.append(f"`{key_of(field)}`")
+    others += [f"`{name}`" for name in plan.private if name != "tasks"]
+    if others:
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        notes.append(f"this form does not repeat {', '.join(others[:_MOST_NAMED])}{more}")
+    return values, notes
+
+
+def _value(config: ParallelConfig, field: FieldPath) -> Any:  # noqa: ANN401
+    value: Any = config
+    for name in field:
+        value = getattr(value, name)
+    return value
+
+
+def _texts(value: Any, *, in_bytes: bool) -> tuple[str, ...]:  # noqa: ANN401
+    if value is None:
+        return ()
+    if in_bytes and isinstance(value, int) and value % _MIB == 0:
+        return (f"{value // _MIB}m",)
+    if isinstance(value, (tuple, list)):
+        return tuple(getattr(item, "run", None) or str(item) for item in value)
+    return (f"{value:g}" if isinstance(value, float) else str(value),)
+
+
+# --- Pages.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The form that a browser asks for, and where it belongs."""
+
+    form: Form
+    repository: Repository
+    place: Mapping[str, object]
+    """Variables of the template."""
+    run: RunDirectory | None = None
+    notes: tuple[str, ...] = ()
+
+
+def answer(commands: Commands, site: Site, asked: Asked, given: Values | None) -> Page | str:
+    """Return the page of a form, or start its command.
+
+    Args:
+        commands: Starts the command.
+        site: The properties that all pages have.
+        asked: The form.
+        given: The fields of the sent form; None returns the form as it is at first.
+
+    Returns:
+        The page to show, or the address of the page to show next.
+    """
+    form, problem, preview = asked.form, "", ""
+    # A browser does not send empty fields of checkboxes.
+    values = given if given is not None else {item.name: item.values for item in form.fields}
+    how = next(iter((given or {}).get("how", ())), "")
+    try:
+        line = form.line(values)
+        told = next(iter(values.get("previewed", ())), "").replace("\r\n", "\n")
+        # protection: only-previewed-commands-are-started
+        if how == "start" and form.preview and told != line:
+            how = "preview"
+        if how == "start":
+            return _start(commands, asked, values)
+        if how == "preview" and form.preview:
+            code, said = commands.preview(form, values, asked.repository.top)
+            preview, problem = ("", said) if code else (said or "There is nothing to do.", "")
+    except OrchestratorError as error:
+        line, problem = "", "\n".join(text for text in (error.message, error.hint) if text)
+    page = render("command.html", site, {
+        **asked.place,
+        "form": form,
+        "rows": [*_rows(form, values)],
+        "line": lines(line),
+        "told": line,
+        "preview": preview,
+        "problem": one_line(problem, limit=2000),
+        "notes": [one_line(note, limit=500) for note in asked.notes],
+    })  # fmt: skip
+    return replace(page, status=409) if problem else page
+
+
+def _start(commands: Commands, asked: Asked, values: Values) -> str:
+    run, repository = asked.run, asked.repository
+    job = commands.start(asked.form, values, repository.top, run_id=run.run_id if run else None)
+    if run is not None and run.path.is_dir():
+        line = one_line(job.line, limit=300)
+        run.log_event(Notice(message=f"web view: the user started `{line}`"))
+    return _done_at(str(asked.place["repository"]), job)
+
+
+def _rows(form: Form, values: Values) -> Iterator[dict[str, object]]:
+    for item in form.fields:
+        texts = [text for text in values.get(item.name, ()) if text.strip()]
+        if item.kind == "tasks":
+            # One more than there are, for a further task.
+            texts = [*texts, ""]
+        elif item.kind == "lines":
+            texts = ["\n".join(texts)]
+        elif item.kind == "text" and item.name == "models":
+            texts = [",".join(texts)]
+        yield {"field": item, "texts": texts or [""], "is_set": any(texts)}
+
+
+def place_of(view: View, number: int | None = None) -> dict[str, object]:
+    """Return where a form of a run, or of one of its workers, belongs."""
+    run_id, repository = view.snapshot.run_id, view.run.repository
+    return {
+        "repository": repository,
+        "run_id": run_id,
+        "workers": summary_of(view).workers,
+        "back": path_of(repository, run_id, number),
+    }
+
+
+def place_of_new(repository: str) -> dict[str, object]:
+    """Return where the form of a new run belongs."""
+    return {"repository": repository, "run_id": "", "workers": (), "back": "/"}
+
+
+def job_page(site: Site, repository: str, job: Job) -> Page:
+    """Return the page about a command that was started; it is refreshed until the end."""
+    code, output = job.code, job.output
+    run_id, tab = job.target
+    values = {
+        "repository": repository,
+        "job": job,
+        "code": code,
+        "line": lines(job.line),
+        "output": output,
+        "target": path_of(repository, run_id, tab) if run_id and job.is_good else "",
+        "back": path_of(repository, job.run_id) if job.run_id else "/",
+    }
+    version = f"command-{job.number}-{code}-{len(output)}"
+    return render("job.html", site, values, version=version, live=code is None)
+
+
+def _done_at(repository: str, job: Job) -> str:
+    """Return the address to show after a command was started: what it did, or its own page."""
+    run_id, tab = job.target
+    goes_on = job.form.goes_on and job.code is None
+    if run_id is not None and (goes_on or (job.is_good and not job.form.shows_output)):
+        return path_of(repository, run_id, tab)
+    return path_of(repository, "command", job.number)
