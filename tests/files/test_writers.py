@@ -34,14 +34,14 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "cli/output/streams.py": "_fill",
     },
     "The file is in a container, which runs the code.": {
+        "agents/clean_session.py": "clean_file",
         "broker/ledger.py": "Ledger.__init__",
         "broker/processes.py": "Dispatcher._start",
         "broker/server.py": "main",
         "engine/in_place/channel.py": "Channel.__init__ Channel.go",
+        "engine/in_place/commands.py": "give_shell",
         "engine/in_place/porter.py": "Porter.__init__ Porter._begin",
-        "engine/in_place/records.py": (
-            "Journal.add Output.__init__ Output.complete pack_part settle"
-        ),
+        "engine/in_place/records.py": "Journal.add Output.complete pack_part",
         "engine/limits_in_container.py": "_memory _read_only_root _scratch _tmp _tmp_inodes",
         "worker/in_container/commit_files.py": "Lfs._hand_over",
         "worker/in_container/host_git.py": "HostGit.write_output",
@@ -76,6 +76,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "runs/detach.py": "continue_in_background",
         "scheduling/scheduler.py": "_finish",
         "state/checkpoints.py": "Checkpoints.note_given_up",
+        "state/turns.py": "take_message",
         "state/run_directory.py": "RunDirectory.create RunDirectory.take_over "
         "RunDirectory._sign RunDirectory.mark_as_test "
         "RunDirectory.is_live RunDirectory.hold RunDirectory.write_result RunDirectory.log_event",
@@ -83,6 +84,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "worker/checks.py": "_Checks._check_out _Checks._open",
         "worker/plain_harvest.py": "pack_plainly",
         "worker/prepare.py": "ready_more _prepare",
+        "worker/turns.py": "note_lost_session",
         "workspace/artifacts.py": "make_place _take_artifacts",
         "workspace/caches.py": "find_caches _make _copied publish remove_generations",
         "workspace/copy_untracked.py": "write_record",
@@ -136,7 +138,6 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "engine/docker/counters.py": "_hold",
     },
     "Another method has the same name: no file is written.": {
-        "engine/docker/volumes.py": "Volumes.write",
         "execution/launch.py": "create",
         "execution/ports.py": "WorkerPorts.move",
         "worker/context.py": "WorkerContext.broker_link",

@@ -16,6 +16,7 @@ import yaml
 from orchestrator.cli.init.languages import Command
 from orchestrator.cli.init.scan import Findings
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import split_lines
 
 FILE_NAME = "orchestrator.yaml"
 _LONGEST = 300
@@ -156,7 +157,7 @@ def _services(findings: Findings, *, plain: bool) -> Iterator[str]:
         lines.append(f"  {scalar(service.name)}:")
         if service.left_out:
             lines.append("    " + comment(f"left out: {', '.join(service.left_out)}"))
-        lines += textwrap.indent(_dump(service.values), "    ").splitlines()
+        lines += split_lines(textwrap.indent(_dump(service.values), "    "))
     yield from (line if plain else f"# {line}" for line in lines)
 
 

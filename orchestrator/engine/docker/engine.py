@@ -29,6 +29,8 @@ from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.machine_network import MachineNetwork, this_machine
 from orchestrator.engine.docker.network_filter import Helper, NetworkFilter
 from orchestrator.engine.docker.networks import (
+    Made,
+    Make,
     bridge_of,
     create_bridge,
     create_internal_network,
@@ -40,12 +42,10 @@ from orchestrator.engine.docker.requirements import check_address, check_engine,
 from orchestrator.engine.docker.rules import HOST
 from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.engine.docker.ssh import listens, tunnel_to
-from orchestrator.engine.docker.volume_place import VolumePlace
-from orchestrator.engine.docker.volume_step import Made, Make
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import FILTER, SHARES
-from orchestrator.engine.place import PlaceSpec
+from orchestrator.engine.place import Place, PlaceSpec
 from orchestrator.engine.protocol import Leftover, Measurement, PrivateNetwork, TerminalSize
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import (
@@ -146,8 +146,9 @@ class DockerEngine(DockerImages):
         """Create a container and attach to its output; after a failure, no container remains."""
         return self.create_with(spec, partial(create, self._client, seccomp=self._seccomp))
 
-    def open_place(self, spec: PlaceSpec) -> VolumePlace:
-        """Open a place whose files are in volumes."""
+    def open_place(self, spec: PlaceSpec) -> Place:
+        from orchestrator.engine.docker.volume_place import VolumePlace
+
         return VolumePlace(
             self._client, spec, seccomp=self._seccomp, networks=self, shells=self._shells
         )

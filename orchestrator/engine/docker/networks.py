@@ -6,17 +6,23 @@ Their subnets are chosen here, because Docker's own pools suffice for only 30 ne
 import hashlib
 import ipaddress
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import docker
 import docker.errors
 from docker.types import IPAMConfig, IPAMPool
 
+from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.protocol import PrivateNetwork
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
+
+Made = TypeVar("Made", bound=DockerContainer)
+Make = Callable[[ContainerSpec], Made]
+"""Function that creates a container in the network that the specification names."""
 
 # protection: host-has-no-address-in-workers-network
 _OPTIONS = {"com.docker.network.bridge.inhibit_ipv4": "true"}

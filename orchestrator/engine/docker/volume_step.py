@@ -3,11 +3,12 @@
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
 import docker
 
 from orchestrator.engine.docker.container import DockerContainer, patient
+from orchestrator.engine.docker.networks import Made, Make
 from orchestrator.engine.docker.porter_calls import Porter
 from orchestrator.engine.docker.volumes import source_of
 from orchestrator.engine.place import PlaceSpec, Step
@@ -21,11 +22,6 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _NOTICE = 10.0
 """Maximum number of seconds that the porter takes to notice the end of a container."""
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
-
-
-Made = TypeVar("Made", bound=DockerContainer)
-Make = Callable[[ContainerSpec], Made]
-"""Function that creates a container in the network that the specification names."""
 
 
 class Networks(Protocol):
