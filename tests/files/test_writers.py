@@ -89,6 +89,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "workspace/caches.py": "find_caches _make _copied publish remove_generations",
         "workspace/copy_untracked.py": "write_record",
         "workspace/overlay_probe.py": "check_memory probe _probe_streams",
+        "workspace/session_files.py": "make_session _keep",
         "workspace/shared_files.py": "Shared.__init__ Shared.give_inputs",
         "workspace/submodules.py": "lay_out write_submodules _keep_patch",
     },
