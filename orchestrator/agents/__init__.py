@@ -13,6 +13,9 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    Session,
+    SessionAgent,
+    SessionFiles,
     unsupported_settings,
 )
 from orchestrator.agents.output.fields import Claims, Cost, Count, Flag, Text, Words
@@ -47,6 +50,9 @@ __all__ = [
     "Flag",
     "ProgressReader",
     "Reason",
+    "Session",
+    "SessionAgent",
+    "SessionFiles",
     "Status",
     "Text",
     "Words",

@@ -71,6 +71,7 @@ TABLE: dict[str, Row] = {
     "cache clear": Row("cache clear", 0),
     "resume": Row("resume", 0, "resume {run}"),
     "retry": Row("retry {number}", 0, "retry --run {run} 1"),
+    "continue": Row("continue {number} -m true", 0, "continue --run {run} 1 -m true"),
     "run-one": Row("run-one true --agent-cli shell --network none", 0),
     "parallel": Row(f"parallel true {SHELL}", 0),
     "spec run": Row(f"spec run {{scratch}}/flow.yaml {SHELL}", 0),
