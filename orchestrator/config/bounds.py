@@ -91,6 +91,9 @@ _FREE: Mapping[str, Mapping[str, FieldPath]] = {
         for name in ("stagger", "retry_delay", "retry_on", "retry_from", "fail_fast", "fail_on")
     }
     | {"providers": PROVIDERS},
+    "The worker's own conversation, for a later turn of the same worker.": {
+        "sessions": RUN_FIELDS["sessions"]
+    },
     "The bound itself.": {"preset": RUN_FIELDS["preset"]},
     "How the same files get into the same containers.": {"transfer": CONTAINER_FIELDS["transfer"]},
     "Values of the author of the file, nothing of the user's.": {
@@ -111,7 +114,8 @@ WIDER: Mapping[FieldPath, Wider | None] = {
     **{field: None for group in _FREE.values() for field in group.values()},
     **{("limits", name): _is_more for name in Limits.model_fields},
     **{RUN_FIELDS[name]: _is_more for name in ("max_workers", "workers", "max_worktrees")},
-    **{RUN_FIELDS[name]: _is_more for name in ("max_steps", "retries", "rate_limit_wait")},
+    **{RUN_FIELDS[name]: _is_more for name in ("max_steps", "retries", "fix_checks")},
+    RUN_FIELDS["rate_limit_wait"]: _is_more,
     **{RUN_FIELDS[name]: _is_longer for name in ("timeout_per_worker", "budget_per_worker")},
     **{
         RUN_FIELDS[name]: _is_longer

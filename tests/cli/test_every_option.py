@@ -96,6 +96,8 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "branch": (["--branch", "solve/{id}"], ("branch",), "solve/{id}"),
     "include_uncommitted": (["--include-uncommitted"], ("include_uncommitted",), True),
     "retries": (["--retries", "1"], ("retries",), 1),
+    "fix_checks": (["--fix-checks", "2"], ("fix_checks",), 2),
+    "sessions": (["--no-sessions"], ("sessions",), False),
     "retry_delay": (["--retry-delay", "0.5"], ("retry_delay",), 0.5),
     "retry_on": (["--retry-on", "oom"], ("retry_on",), ("oom",)),
     "retry_from": (["--retry-from", "keep"], ("retry_from",), "keep"),

@@ -79,6 +79,7 @@ COMMANDS: Mapping[str, Command] = {
     "network sets": Command(("network", "sets")),
     "resume": Command(("resume",)),
     "retry": Command(("retry", "1"), done=_ran),
+    "continue": Command(("continue", "1", "-m", "true"), done=_ran),
     "stop": Command(("stop", "1"), 3),
     "exec": Command(("exec", "1", "--", "true"), 3),
     "shell": Command(("shell", "1"), 3),

@@ -229,6 +229,8 @@ def test_every_setting_is_classified_for_discovered_files():
         "branch", "worktree_dir",
         # How the same files get into the same containers.
         "transfer",
+        # The worker's own conversation, for a later turn of the same worker.
+        "sessions", "fix_checks",
     }  # fmt: skip
     judged = {*NAMED_ONLY, *BOUNDED}
     assert {name for name, field in FIELDS.items() if field not in judged} == harmless

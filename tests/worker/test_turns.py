@@ -16,6 +16,10 @@ from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_record import require_record
 from orchestrator.state.turns import NextTurn, is_queued
+from orchestrator.worker import lifecycle
+from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.turns import with_session
+from orchestrator.workspace.mounts import Workspace
 from tests.support.attempts import state_of
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -241,3 +245,20 @@ def test_resume_of_a_run_that_ended_repeats_no_turn(repo: Path, local_engine: Lo
     result = continued(repo, local_engine, "echo 2 >> a")
     again = ResumedRun(state_of(repo), engine=local_engine).execute().results
     assert again == [result]
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_no_session_is_kept_unless_wanted(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, sessions: bool
+) -> None:
+    seen: list[bool] = []
+
+    def note(worker: WorkerContext, workspace: Workspace) -> Workspace:
+        seen.append(worker.session is not None)
+        return with_session(worker, workspace)
+
+    monkeypatch.setattr(lifecycle, "with_session", note)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a key")
+    config = configured("say hello", agent_cli="claude", sessions=sessions)
+    ParallelRunner(config, repo, engine=local_engine).execute()
+    assert seen == [sessions]

@@ -194,7 +194,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     except OrchestratorError as error:
         yield check_of_error("engine", error)
         return
-    place = f", at `{one_line(features.address)}`"
+    place = f", at `{one_line(features.address)}`" if features.address else ""
     here = features.address.startswith("unix://")
     yield Check(name="engine", detail=features.version + ("" if here else place))
     runtime = config.isolation.runtime

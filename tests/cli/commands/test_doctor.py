@@ -16,6 +16,7 @@ from orchestrator.engine.limits_probe import ProvenLimits
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.git import command as git
 from orchestrator.machine import boot_id
+from orchestrator.workspace import overlay_probe
 
 GB = 1024**3
 SOUND: dict[Limit, Enforcement] = {limit: WATCHED.get(limit, "kernel") for limit in get_args(Limit)}
@@ -66,7 +67,8 @@ def machine(monkeypatch):
         monkeypatch.setattr(command, "load_engine", load)
         monkeypatch.setattr(command.shutil, "disk_usage", lambda _: type("U", (), {"free": 3 * GB}))
         monkeypatch.setattr(git, "version", lambda: (2, 40, 1))
-        monkeypatch.setattr(command, "probe", lambda *_, **how: (tried.append(how), works)[1])
+        probe = lambda *_, **how: (tried.append(how), works)[1]  # noqa: E731
+        monkeypatch.setattr(overlay_probe, "probe", probe)
 
     monkeypatch.setattr(command, "probe_limits", lambda *_, **__: choose.proven)
     choose.proven = ProvenLimits(enforced=SOUND, kernel="6.1", boot=boot_id(), reports_memory=True)
@@ -198,7 +200,7 @@ def test_mounts_are_tested_in_a_container(machine, capsys, monkeypatch):
     assert run(["doctor"]) == 3
     ways = [{"overlay": True, "runtime": "runsc"}, {"overlay": False, "runtime": "runsc"}]
     assert machine.tried == ways
-    said = "✗ worktrees: a container cannot write to files of this machine, runtime `runsc`"
+    said = "✗ worktrees: a container cannot write to files of this machine, and gets no copies"
     assert said in capsys.readouterr().out
     machine((DEFAULT_IMAGE,))
     assert run(["doctor"]) == 3
