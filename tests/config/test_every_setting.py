@@ -151,7 +151,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("max_worktrees",): f"{CAPACITY}::test_refusal_lists_removable_worktrees",
     ("retention",): f"{RETENTION}::test_run_removes_old_merged_workers",
     ("retries",): f"{ATTEMPTS}::test_task_that_passes_at_the_third_attempt_succeeds",
-    ("fix_checks",): f"{TURNS}::TestFixChecks::test_failed_check_is_sent_back_at_most_twice",
+    ("fix_checks",): f"{TURNS}::test_failed_check_is_sent_back_at_most_twice",
     ("sessions",): f"{TURNS}::test_no_session_is_kept_unless_wanted",
     ("retry_delay",): f"{ATTEMPTS}::test_waiting_worker_occupies_no_slot",
     ("retry_on",): f"{ATTEMPTS}::test_timeout_is_retried_only_if_requested",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, TurnDone, TurnStarted, WorkerStarted
 from orchestrator.results import Reason, Status, WorkerResult
@@ -259,6 +260,6 @@ def test_no_session_is_kept_unless_wanted(
 
     monkeypatch.setattr(lifecycle, "with_session", note)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a key")
-    config = configured("say hello", agent_cli="claude", sessions=sessions)
+    config = configured("hello", agent_cli="claude", image=BASE_IMAGE, sessions=sessions)
     ParallelRunner(config, repo, engine=local_engine).execute()
     assert seen == [sessions]

@@ -104,7 +104,7 @@ def test_retry_in_a_live_run_is_refused(repo, local_engine, tmp_path, capsys):
     with live.going_on(local_engine, live.wait_for_gate):
         assert run(["retry", "1"]) == 3
         run_id = choose_run(list(all_runs(repo / ".git" / "orchestrator"))).run_id
-        assert f"orchestrator stop --all --run {run_id}" in capsys.readouterr().err
+        assert f"orchestrator stop 1 --run {run_id}" in capsys.readouterr().err
 
 
 def test_unknown_worker_is_refused(repo, local_engine, capsys):
