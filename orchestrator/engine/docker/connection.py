@@ -1,8 +1,7 @@
 """The connection to the Docker daemon: docker-py's client, with less work for each request."""
 
 import os
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import docker
@@ -11,6 +10,7 @@ from docker.utils.socket import consume_socket_output, demux_adaptor
 from requests.adapters import HTTPAdapter
 
 from orchestrator.engine.docker.address import Address, chosen_address
+from orchestrator.engine.docker.process import read_frames
 from orchestrator.engine.docker.ssh import tunnel_to
 
 _CONNECTIONS = 1000
@@ -18,8 +18,6 @@ _CONNECTIONS = 1000
 end, and its gateway's output; urllib3 prints a warning for each idle connection above the maximum.
 """
 _TIMEOUT = 60
-_HEADER = struct.Struct(">BxxxL")
-_PIECE = 64 * 1024
 
 
 def connect(address: Address | None = None) -> docker.APIClient:
@@ -64,7 +62,7 @@ class _Client(docker.APIClient):
         if not self.base_url.startswith("https://"):
             return sdk._read_from_socket(response, stream, tty=tty, demux=demux)
         sdk._disable_socket_timeout(sdk._get_raw_response_socket(response))
-        found: Any = _frames(response.raw._fp.fp)
+        found: Any = read_frames(response.raw._fp.fp)
         output: Any = (demux_adaptor(*frame) if demux else frame[1] for frame in found)
         if stream:
             return output
@@ -73,15 +71,6 @@ class _Client(docker.APIClient):
         finally:
             response.close()
         return whole
-
-
-def _frames(reader: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401  # of http.client
-    """Yield the output in a stream of the daemon, each piece with the number of its stream."""
-    while len(header := reader.read(_HEADER.size)) == _HEADER.size:
-        number, left = _HEADER.unpack(header)
-        while left and (data := reader.read1(min(left, _PIECE))):
-            left -= len(data)
-            yield number, data
 
 
 class _OneSocket(UnixHTTPAdapter):

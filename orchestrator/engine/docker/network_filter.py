@@ -8,7 +8,6 @@ process and our rules, all of which come from this program and the engine.
 import itertools
 import json
 import socket
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ import docker
 from orchestrator.engine.docker.counters import Meter
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.machine_network import MachineNetwork
+from orchestrator.engine.docker.process import read_frames
 from orchestrator.engine.docker.rules import guard_rules
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import EngineError
@@ -83,7 +83,6 @@ _PATIENCE = 20.0
 """Maximum number of seconds that the helper may take for an answer."""
 _LOOK = 0.01
 """Seconds between two attempts to set the rules of a container that is being started."""
-_HEADER = struct.Struct(">BxxxL")
 
 Allowed = tuple[tuple[str, int | None], ...]
 
@@ -201,8 +200,8 @@ class Helper:
     def _lines(self) -> Iterator[str]:
         """Yield the lines that the container prints."""
         said = b""
-        while header := self._reader.read(_HEADER.size):
-            said += self._reader.read(_HEADER.unpack(header)[1])
+        for _, data in read_frames(self._reader):
+            said += data
             *lines, said = said.split(b"\n")
             yield from (line.decode("utf-8", "replace") for line in lines)
 

@@ -28,6 +28,15 @@ _GONE = (404, 409)
 """Status with which the daemon answers a command for a container that is removed or has ended."""
 
 
+def read_frames(reader: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401  # of http.client
+    """Yield the output in a stream of the daemon, each piece with the number of its stream."""
+    while len(header := reader.read(_HEADER.size)) == _HEADER.size:
+        number, left = _HEADER.unpack(header)
+        while left and (data := reader.read1(min(left, _CHUNK))):
+            left -= len(data)
+            yield number, data
+
+
 class DockerProcess:
     """Implements `orchestrator.engine.protocol.InnerProcess`."""
 
@@ -76,11 +85,8 @@ class DockerProcess:
                 while data := self._reader.read1(_CHUNK):
                     yield LogChunk(stream="stdout", data=data)
                 return
-            while len(header := self._reader.read(_HEADER.size)) == _HEADER.size:
-                stream, left = _HEADER.unpack(header)
-                while left and (data := self._reader.read1(min(left, _CHUNK))):
-                    left -= len(data)
-                    yield LogChunk(stream=_STREAMS[stream], data=data)
+            for stream, data in read_frames(self._reader):
+                yield LogChunk(stream=_STREAMS[stream], data=data)
 
     def write(self, data: bytes) -> None:
         """Send input to the command."""
