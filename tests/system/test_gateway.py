@@ -58,7 +58,6 @@ def containers(client: docker.APIClient, repo: Path, role: str) -> list[str]:
     return [found["Id"] for found in client.containers(filters={"label": labels})]
 
 
-@pytest.mark.usefixtures("transfer")
 def test_only_listed_hosts_are_reached(
     world: Outside, repo: Path, client: docker.APIClient
 ) -> None:

@@ -53,7 +53,7 @@ def test_attempt_starts_at_zero() -> None:
 
 def test_result_has_the_times_of_completed_steps(repo: Path, local_engine: LocalEngine) -> None:
     wrote = shell_run(
-        repo, local_engine, "echo x > x", setup=("true",), checks=(Check(run="true"),)
+        repo, local_engine, "echo x > x; sleep 0.1", setup=("true",), checks=(Check(run="true"),)
     )
     (worker,) = wrote.results
     assert worker.status is Status.SUCCESS, worker.message
