@@ -20,6 +20,7 @@ from orchestrator.web.access_control import MOST_SENT, OPEN, AccessControl, Sess
 from orchestrator.web.actions import Actions, merge_page, pick_page
 from orchestrator.web.artifacts import artifacts_of, content
 from orchestrator.web.commands import MakeForm, MakeWorkerForm
+from orchestrator.web.comments import change_comments
 from orchestrator.web.forms import (
     RUN_FORMS,
     WORKER_FORMS,
@@ -102,6 +103,7 @@ class Web:
             ),
             Route(f"{run}/merge", partial(self._merge, make=merge_page), methods=both),
             Route(f"{run}/pick", partial(self._merge, make=pick_page), methods=both),
+            Route(f"{run}/{{worker:int}}/comment", self._comment, methods=["POST"]),
             Route(f"{run}/stop", self._stop, methods=both),
             Route(f"{run}/{{worker:int}}/stop", self._stop, methods=both),
             *(
@@ -111,7 +113,8 @@ class Web:
         ]
 
     def _site_of(self, request: Request) -> Site:
-        return self._site.with_token(request.scope.get("session_token", ""))
+        once = self._actions.commands.ticket() if self._actions else ""
+        return self._site.for_forms(request.scope.get("session_token", ""), once)
 
     async def _open(self, request: Request) -> Response:
         """Open a session with the key of the one-time link."""
@@ -279,6 +282,23 @@ class Web:
             return Asked(form, view.repository, place, run=view.run.directory)
 
         return await self._answer(request, ask)
+
+    async def _comment(self, request: Request) -> Response:
+        """Add or remove a comment on a line of a worker's diff, or send the comments."""
+        fields, actions = await self._fields(request), self._actions
+        if actions is None:
+            raise HTTPException(405)
+
+        def work() -> Page | str:
+            view, worker = self._view_of_worker(request)
+            try:
+                return change_comments(actions.commands, view, worker, fields)
+            except OrchestratorError as error:
+                lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
+                return message_page(view.site, "The action failed", *lines, status=409)
+
+        done = await run_in_threadpool(work)
+        return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
 
     async def _answer(self, request: Request, ask: Callable[[], Asked | None]) -> Response:
         actions = self._actions

@@ -4,9 +4,11 @@ A form fills in the arguments of a command, and shows the command line that it s
 checked by the command itself, as in a terminal.
 """
 
+import hmac
 import itertools
 import os
 import re
+import secrets
 import shlex
 import subprocess
 import tempfile
@@ -119,6 +121,12 @@ class Form:
         """Return the command line, to be copied to a terminal."""
         return shlex.join(["orchestrator", *self.command(given)])
 
+    def line_to_record(self, given: Values) -> str:
+        """Return the command line without messages, which may contain secrets."""
+        said = {item.name for item in self.fields if item.kind == "message"}
+        # protection: messages-are-not-recorded-by-web-view
+        return self.line({name: texts for name, texts in given.items() if name not in said})
+
 
 @dataclass(kw_only=True)
 class Job:
@@ -187,6 +195,8 @@ class Commands:
     """Starts commands, and remembers the latest. Thread-safe."""
 
     def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+        self._used: set[str] = set()
         self._jobs: dict[int, Job] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -194,6 +204,26 @@ class Commands:
     def job(self, number: int) -> Job | None:
         """Return a command by its number; None if it is not remembered."""
         return self._jobs.get(number)
+
+    def ticket(self) -> str:
+        """Return a text for a page: its forms start at most one command."""
+        name = secrets.token_hex(8)
+        return f"{name}{self._sign(name)}"
+
+    def _sign(self, name: str) -> str:
+        return hmac.new(self._secret, name.encode(), "sha256").hexdigest()[:32]
+
+    def _check(self, ticket: str) -> None:
+        name, sign = ticket[:16], ticket[16:]
+        good = ticket.isascii() and hmac.compare_digest(sign, self._sign(name))
+        # A second click, `Back`, or a copy of the request would start the command again.
+        # protection: forms-start-one-command
+        if not good or ticket in self._used:
+            raise ConfigError(
+                "this form was sent already, or is older than the web view",
+                key="form.used",
+                hint="see what the command did before you send the form again",
+            )
 
     def preview(self, form: Form, given: Values, top: Path) -> tuple[int, str]:
         """Return the exit code and the output of a command with `--dry-run`.
@@ -225,9 +255,12 @@ class Commands:
             run_id: The run from whose page the command is started.
 
         Raises:
-            ConfigError: Too many commands are in progress, or a value is not possible.
+            ConfigError: Too many commands are in progress, a value is not possible, or the form was
+                sent already.
         """
+        ticket = next(iter(given.get("once", ())), "")
         with self._lock:
+            self._check(ticket)
             # protection: commands-of-browsers-are-bounded
             if sum(job.code is None for job in self._jobs.values()) >= _MOST_RUNNING:
                 raise ConfigError(
@@ -235,6 +268,7 @@ class Commands:
                     key="command.too-many",
                 )
             job = self._start(form, given, top, run_id)
+            self._used.add(ticket)
             self._jobs[job.number] = job
             for old in [n for n, item in self._jobs.items() if item.code is not None][:-_MOST_KEPT]:
                 self._jobs.pop(old)

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from orchestrator.git.changes import FileChange, file_changes, patch
 from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch
+from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.ansi import Run
 from orchestrator.web.highlight import Spans, highlight
+from orchestrator.web.view import View
 
 MOST_BYTES = 1024**2
 """Maximum number of bytes of a patch that a page shows."""
@@ -111,6 +113,18 @@ def diff_of(repository: Repository, branch: Branch) -> Diff:
         RepositoryError: Git failed, or needed too much time or memory.
     """
     return read_diff(repository, branch.base, branch.commit)
+
+
+def worker_diff(view: View, worker: WorkerView) -> Diff:
+    """Return the changes of a worker since it started; none while it runs.
+
+    Raises:
+        OrchestratorError: Its commits are gone, or git failed.
+    """
+    if worker.result is None:
+        return Diff((), is_whole=True)
+    run = read_branches(view.repository, view.snapshot.run_id, (worker.worker_id,))
+    return diff_of(view.repository, run.branches[0])
 
 
 @lru_cache(maxsize=32)

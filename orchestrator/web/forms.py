@@ -31,6 +31,7 @@ from orchestrator.web.commands import (
     Values,
 )
 from orchestrator.web.rendering import Page, Site, path_of, render
+from orchestrator.web.settings import config_of_worker
 from orchestrator.web.view import View, summary_of
 
 _REDACTED = "[redacted:"
@@ -165,23 +166,80 @@ RUN_FORMS: Mapping[str, MakeForm] = {
 # --- Forms of workers.
 
 
+_NEW_SETTINGS = (
+    Field(name="model", label="Model", flag="--model", help="Default: as before."),
+    Field(name="timeout", label="Time limit in seconds", flag="--timeout-per-worker", kind="number",
+          help="Default: as before."),
+    Field(name="budget", label="Budget in USD", flag="--budget-per-worker", kind="number",
+          help="Default: as before."),
+)  # fmt: skip
+
+
 def retry_form(view: View, worker: WorkerView) -> Form | None:
-    """Return the form that repeats a worker as a new run."""
+    """Return the form that repeats a worker that has ended as a new run."""
     number, run_id = worker.worker_id, view.snapshot.run_id
-    if view.snapshot.is_live or worker.word == "skipped":
+    if worker.word == "skipped" or (view.snapshot.is_live and worker.result is None):
         return None
     return Form(
         name="retry", title=f"Retry worker {number}?", button=f"Retry worker {number}",
         words=("retry", f"{number}", "--run", run_id), quiet=("--events",),
+        fields=(
+            Field(name="message", label="Another text for the worker", flag="--message",
+                  kind="message", help="Default: the same task."),
+            Field(name="keep", label="Start from the worker's branch instead of the base",
+                  flag="--retry-from=keep", kind="switch"),
+            *_NEW_SETTINGS,
+        ),
         lines=(
-            "A new run starts in the background with the same task, model and base: "
+            "A new run with this worker alone starts in the background. Its task was: "
             + one_line(worker.spec.task, limit=200),
             "The branch of this worker is not changed.",
         ),
     )  # fmt: skip
 
 
-WORKER_FORMS: Mapping[str, MakeWorkerForm] = {"retry": retry_form}
+def continue_form(view: View, worker: WorkerView) -> Form | None:
+    """Return the form that sends a worker a message, in its session and on its branch."""
+    number, run_id, result = worker.worker_id, view.snapshot.run_id, worker.result
+    if view.snapshot.state is RunState.DIED or (
+        result.never_ran if result else not worker.began_at
+    ):
+        return None
+    commands = takes_commands(view, worker)
+    fields = [Field(
+        name="message", label="Next command" if commands else "Message to the worker",
+        flag="--message", kind="message",
+    )]  # fmt: skip
+    if result is None:
+        fields.append(Field(
+            name="now", label="Stop its present turn first, and keep its work", flag="--now",
+            kind="switch", values=("yes",) if worker.attention else (),
+        ))  # fmt: skip
+    elif any(not check.passed for check in result.checks):
+        fields.append(Field(
+            name="checks", label="Send the output of the failed checks instead of a message",
+            flag="--checks", kind="switch",
+        ))  # fmt: skip
+    what = "the command" if commands else "the message"
+    return Form(
+        name="continue", title=f"Continue worker {number}", button="Send", goes_on=True,
+        words=("continue", f"{number}", "--run", run_id), fields=(*fields, *_NEW_SETTINGS),
+        after=f"{number}",
+        lines=(
+            f"The worker gets {what} as its next turn: on its branch, with its limits"
+            + (". Its program runs the command in a shell." if commands else " and its session."),
+            *(() if result else ("It begins when the present turn has ended.",)),
+        ),
+    )  # fmt: skip
+
+
+def takes_commands(view: View, worker: WorkerView) -> bool:
+    """Return whether a worker's program runs a message as a command of a shell."""
+    plan = view.plan
+    return plan is not None and config_of_worker(plan, worker.spec.name).agent_cli == "shell"
+
+
+WORKER_FORMS: Mapping[str, MakeWorkerForm] = {"retry": retry_form, "continue": continue_form}
 """The forms of a worker, by the last part of the address."""
 
 # --- The form of a new run, which may repeat the settings of an earlier run.
@@ -329,7 +387,7 @@ def answer(commands: Commands, site: Site, asked: Asked, given: Values | None) -
         if how == "start" and form.preview and told != line:
             how = "preview"
         if how == "start":
-            return _start(commands, asked, values)
+            return start(commands, asked, values)[1]
         if how == "preview" and form.preview:
             code, said = commands.preview(form, values, asked.repository.top)
             preview, problem = ("", said) if code else (said or "There is nothing to do.", "")
@@ -348,13 +406,14 @@ def answer(commands: Commands, site: Site, asked: Asked, given: Values | None) -
     return replace(page, status=409) if problem else page
 
 
-def _start(commands: Commands, asked: Asked, values: Values) -> str:
+def start(commands: Commands, asked: Asked, values: Values) -> tuple[Job, str]:
+    """Start the command of a form; return it, and the address to show next."""
     run, repository = asked.run, asked.repository
     job = commands.start(asked.form, values, repository.top, run_id=run.run_id if run else None)
     if run is not None and run.path.is_dir():
-        line = one_line(job.line, limit=300)
+        line = one_line(asked.form.line_to_record(values), limit=300)
         run.log_event(Notice(message=f"web view: the user started `{line}`"))
-    return _done_at(str(asked.place["repository"]), job)
+    return job, _done_at(str(asked.place["repository"]), job)
 
 
 def _rows(form: Form, values: Values) -> Iterator[dict[str, object]]:

@@ -70,6 +70,8 @@ class Site:
     """Whether pages have no actions, such as stop or merge."""
     token: str = ""
     """Token that browsers must send with forms; see `orchestrator.web.access_control`."""
+    once: str = ""
+    """Ticket that browsers must send to start a command; see `orchestrator.web.commands`."""
 
     def href(self, *parts: object) -> str:
         """Return the address of a page from repository, run, worker and tab."""
@@ -79,9 +81,9 @@ class Site:
         """Return the address of a style sheet, script or icon."""
         return name if self.is_static else static_path(name)
 
-    def with_token(self, token: str) -> "Site":
-        """Return a copy of the site for one browser session, with the session's token for forms."""
-        return replace(self, token=token)
+    def for_forms(self, token: str, once: str) -> "Site":
+        """Return a copy of the site for one page of a browser session, with what its forms send."""
+        return replace(self, token=token, once=once)
 
 
 @dataclass(frozen=True)

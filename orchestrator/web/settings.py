@@ -33,10 +33,15 @@ def settings_of_worker(plan: RunRecord, name: str | None) -> Settings:
         plan: The run's plan.
         name: Id of the worker's task in a workflow; None without a workflow.
     """
+    config = config_of_worker(plan, name)
+    return [(name, one_line(value, limit=300)) for name, value in _settings(config) if value]
+
+
+def config_of_worker(plan: RunRecord, name: str | None) -> ParallelConfig:
+    """Return the configuration of a worker; see `settings_of_worker`."""
     tasks = plan.workflow.tasks if plan.workflow else ()
     task = next((task for task in tasks if task.id == name), None)
-    config = config_of(plan.config, task, plan.programs) if task else plan.config
-    return [(name, one_line(value, limit=300)) for name, value in _settings(config) if value]
+    return config_of(plan.config, task, plan.programs) if task else plan.config
 
 
 def _settings(config: ParallelConfig) -> Settings:

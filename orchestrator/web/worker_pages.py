@@ -5,13 +5,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.landing.branches import read_branches
 from orchestrator.record.worker_view import WorkerView
+from orchestrator.state.turns import is_queued
 from orchestrator.text.quantities import duration, short_duration, size
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.artifacts import artifacts_of, findings_of
-from orchestrator.web.diffs import Diff, diff_of, diff_values
+from orchestrator.web.comments import comment_values
+from orchestrator.web.diffs import Diff, diff_values, worker_diff
 from orchestrator.web.event_rows import event_rows
+from orchestrator.web.forms import continue_form, retry_form, takes_commands
 from orchestrator.web.logs import (
     Piece,
     find_error,
@@ -28,6 +30,12 @@ from orchestrator.web.timeline import timeline_of
 from orchestrator.web.view import View, run_values, summary_of
 
 _LONGEST_TASK = 20_000
+_MOST_TURNS = 50
+_CONTINUED = {
+    "session": "in the same session",
+    "new_session": "in a new session, which the program began by itself",
+    "prompt": "by a prompt with what happened before",
+}
 _MOST_LISTED = 100
 """Maximum number of workers that the page of a worker lists for navigation."""
 
@@ -40,6 +48,8 @@ def _values(view: View, worker: WorkerView, tab: str) -> dict[str, object]:
     mine = next(worker for worker in summary.workers if worker.number == number)
     diff = f"+{mine.insertions} {MINUS}{mine.deletions}" if mine.files else ""
     checks = [("checks", "Checks", mine.checks)] if mine.checks else []
+    many = len(result.turns) if result else 0
+    turns = [("turns", "Turns", str(many))] if many else []
     handed = len(result.artifacts) if result else 0
     findings = [("findings", "Findings", str(handed or ""))] if has_findings(view, worker) else []
     place = summary.workers.index(mine)
@@ -52,6 +62,7 @@ def _values(view: View, worker: WorkerView, tab: str) -> dict[str, object]:
         "tabs": [
             ("", "Log", ""),
             ("diff", "Diff", diff),
+            *turns,
             *checks,
             *findings,
             ("events", "Events", ""),
@@ -60,7 +71,10 @@ def _values(view: View, worker: WorkerView, tab: str) -> dict[str, object]:
         "rail": summary.workers[first : first + _MOST_LISTED],
         "rail_tab": tab if tab in ("diff", "events", "details") else "",
         "can_stop": snapshot.is_live and result is None,
-        "can_retry": not snapshot.is_live and not mine.badge.word.startswith("Skip"),
+        "can_continue": continue_form(view, worker) is not None,
+        "can_retry": retry_form(view, worker) is not None,
+        "takes_commands": takes_commands(view, worker),
+        "is_queued": is_queued(view.run.directory, number),
     }
 
 
@@ -106,9 +120,9 @@ def log_page(
     is_cut = False
     if chosen is not None and wanted.strip() and not is_refresh:
         found, is_cut = find_lines(chosen, wanted)
-    plan, result = view.plan, worker.result
+    result = worker.result
     # The summary of a shell is the end of its output, which the log shows.
-    is_shell = plan is not None and plan.config.agent_cli == "shell"
+    is_shell = takes_commands(view, worker)
     values = _values(view, worker, "") | {
         "logs": logs if chosen else [],
         "chosen": chosen,
@@ -123,18 +137,39 @@ def log_page(
 
 
 def diff_page(view: View, worker: WorkerView) -> Page:
-    """Return the page with the changes of a worker since it started."""
+    """Return the page with the changes of a worker since it started, and comments on them."""
     values = _values(view, worker, "diff")
     diff, problem = Diff((), is_whole=True), ""
-    if worker.result is not None:
-        try:
-            numbers = (worker.worker_id,)
-            run = read_branches(view.repository, view.snapshot.run_id, numbers)
-            diff = diff_of(view.repository, run.branches[0])
-        except OrchestratorError as error:
-            problem = one_line(str(error), limit=500)
+    try:
+        diff = worker_diff(view, worker)
+    except OrchestratorError as error:
+        problem = one_line(str(error), limit=500)
     values |= diff_values(diff, view.query) | {"problem": problem}
-    return view.page("diff.html", values)
+    return view.page("diff.html", values | comment_values(view, worker, diff))
+
+
+def turns_page(view: View, worker: WorkerView) -> Page | None:
+    """Return the page with the messages to a worker and its answers; None if there are none."""
+    turns = worker.result.turns if worker.result else []
+    if not turns:
+        return None
+    said = [
+        {
+            "number": turn.number,
+            "message": lines(_cut(turn.message or worker.spec.task)),
+            "who": "Failed checks" if turn.cause == "checks" else "You",
+            "answer": lines(_cut(turn.summary or "")).strip(),
+            "how": _CONTINUED.get(turn.continued or "", ""),
+            "ending": turn.status.value
+            if turn.reason is None
+            else f"{turn.status} ({turn.reason})",
+            "cost": dollars(turn.cost) if turn.cost_known else "",
+            "commit": one_line(turn.commit or "")[:12],
+        }
+        for turn in turns[-_MOST_TURNS:]
+    ]
+    values = _values(view, worker, "turns") | {"turns": said, "left_out": len(turns) - len(said)}
+    return view.page("turns.html", values)
 
 
 def checks_page(view: View, worker: WorkerView) -> Page:
@@ -193,10 +228,14 @@ def worker_details_page(view: View, worker: WorkerView) -> Page:
     """Return the page with the task of a worker, and the details of its result."""
     values = _values(view, worker, "details")
     task = worker.spec.task
-    values["task"] = lines(task if len(task) <= _LONGEST_TASK else task[:_LONGEST_TASK] + "…")
+    values["task"] = lines(_cut(task))
     values["facts"] = _facts(worker)
     values["settings"] = settings_of_worker(view.plan, worker.spec.name) if view.plan else []
     return view.page("worker_details.html", values)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TASK else text[:_LONGEST_TASK] + "…"
 
 
 def _facts(worker: WorkerView) -> list[tuple[str, str]]:
@@ -228,6 +267,7 @@ def _facts(worker: WorkerView) -> list[tuple[str, str]]:
 WORKER_PAGES: Mapping[str, Callable[[View, WorkerView], Page | None]] = {
     "": log_page,
     "diff": diff_page,
+    "turns": turns_page,
     "checks": checks_page,
     "findings": findings_page,
     "events": worker_events_page,

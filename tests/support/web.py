@@ -85,8 +85,12 @@ class Browser:
 
     def token(self, path: str) -> str:
         """Return the token of the form on a page."""
+        return self.hidden(path).get("token", "")
+
+    def hidden(self, path: str) -> dict[str, str]:
+        """Return what the forms of a page send unseen: the token, and the ticket of the page."""
         page = self.get(path).text
-        return page.partition('name="token" value="')[2].partition('"')[0]
+        return dict(re.findall(r'type="hidden" name="(token|once)" value="(\w+)"', page))
 
 
 def _named(headers: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from orchestrator.web.access_control import HEADERS
-from orchestrator.web.forms import RUN_FORMS
+from orchestrator.web.forms import RUN_FORMS, WORKER_FORMS
 from tests.support.reports import RUN_ID
 from tests.support.repository import make_repository
 from tests.support.web import HOST, PORT, Browser, browser, ended_run, result_of, stranger
@@ -23,11 +23,12 @@ PAGES = [
     f"{RUN}/1/artifact/1", "/?q=the", "/nothing", "/static/app.py", "/repo/command/1",
 ]  # fmt: skip
 FORMS = [
-    f"{RUN}/1/stop", f"{RUN}/stop", f"{RUN}/1/retry", f"{RUN}/merge", f"{RUN}/pick", "/repo/new",
+    f"{RUN}/1/stop", f"{RUN}/stop", f"{RUN}/merge", f"{RUN}/pick", "/repo/new", f"{RUN}/1/comment",
+    *(f"{RUN}/1/{name}" for name in WORKER_FORMS),
     *(f"{RUN}/{name}" for name in RUN_FORMS),
 ]  # fmt: skip
 """All forms: each attack is tried on each of them."""
-STARTS = {"how": "start", "task": SECRET_TASK, "check": "true", "worker": "1"}
+STARTS = {"how": "start", "task": SECRET_TASK, "check": "true", "worker": "1", "message": "x"}
 """Fields that start the command of any form that a page of the server has sent."""
 
 

@@ -6,19 +6,23 @@ import os
 import re
 import shlex
 import signal
+import stat
 
 import pytest
 
 from orchestrator.config.run import ParallelConfig
+from orchestrator.events import Intervention, WorkerDone
 from orchestrator.runs.detach import continue_in_background
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.web.forms import RUN_FORMS
+from orchestrator.web.comments import Comment, read_comments
+from orchestrator.web.forms import RUN_FORMS, WORKER_FORMS
 from orchestrator.worker_spec import WorkerSpec
-from tests.support.reports import RUN_ID
+from tests.support.reports import BASE, RUN_ID, at
 from tests.support.repository import git
 from tests.support.web import Shape, begun, browser, ended_run, result_of, write_run
 
 RUN = f"/repo/{RUN_ID}"
+NEW = "20261122-000000-abcdef"
 
 
 @pytest.fixture
@@ -67,7 +71,8 @@ def test_read_only_view_has_no_actions(repo, live):
     for path in (
         f"{RUN}/stop",
         f"{RUN}/1/stop",
-        f"{RUN}/1/retry",
+        f"{RUN}/1/comment",
+        *(f"{RUN}/1/{name}" for name in WORKER_FORMS),
         f"{RUN}/merge",
         f"{RUN}/pick",
         "/repo/new",
@@ -106,7 +111,7 @@ def commit_of(repo):
 
 def send(visitor, path: str, **fields: object):
     """Send the form at an address with these fields."""
-    return visitor.post(path, {"token": visitor.token(path), **fields})
+    return visitor.post(path, {**visitor.hidden(path), **fields})
 
 
 def record_run(repo, config: ParallelConfig, *results) -> None:
@@ -226,32 +231,205 @@ def test_a_run_whose_process_died_is_resumed_by_the_command(repo):
     assert f"orchestrator resume {RUN_ID}" in page
 
 
-def test_a_retry_leads_to_the_new_run(repo, monkeypatch):
-    ended_run(repo, result_of(1))
-    new = "20261122-000000-abcdef"
-    started = []
+class Started(list[tuple[str, ...]]):
+    """The words of the commands that were started."""
+
+    seconds = 0.1
+    """How long each of them takes."""
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Start a harmless process for each command, and return the commands' words."""
+    found = Started()
 
     def command(*words):
-        started.append(words)
-        return [
-            "sh",
-            "-c",
-            f"""echo '{{"type": "run_started", "run_id": "{new}"}}'; exec sleep 60""",
-        ]
+        found.append(words)
+        event = json.dumps({"type": "run_started", "run_id": NEW})
+        return ["sh", "-c", f"echo '{event}'; exec sleep {found.seconds}"]
 
     monkeypatch.setattr("orchestrator.web.commands.own_command", command)
+    return found
+
+
+def test_a_retry_with_another_text_leads_to_the_new_run_while_others_run(repo, live, started):
     visitor = browser(repo)
+    assert visitor.get(f"{RUN}/1/retry").status == 404, "the worker still runs"
+    live.log_event(WorkerDone(at=at(8), result=result_of(1)))
     page = visitor.get(f"{RUN}/1/retry").text
-    assert "Retry worker 1?" in page
     assert command_on(page) == f"orchestrator retry 1 --run {RUN_ID}"
+    assert f'href="{RUN}/1/retry"' in visitor.get(f"{RUN}/1").text
     assert started == []
-    answer = send(visitor, f"{RUN}/1/retry", how="start")
-    assert answer.headers["location"] == f"/repo/{new}"
-    assert started == [("retry", "1", "--run", RUN_ID, "--events")]
-    job = Shape(visitor.get("/repo/command/1").text).text
-    assert "in progress" in job
+    answer = send(visitor, f"{RUN}/1/retry", how="start", message="--help\r\nme", keep="yes")
+    assert answer.headers["location"] == f"/repo/{NEW}"
+    assert started == [
+        ("retry", "1", "--run", RUN_ID, "--message=--help\nme", "--retry-from=keep", "--events")
+    ]
+    assert visitor.jobs.job(1).ended.wait(60)
+
+
+def test_a_message_is_the_workers_next_turn_and_is_not_recorded(repo, live, started):
+    alert = Intervention(at=at(3), worker_id=2, trigger="needs_input", detail="drop?", stops=False)
+    live.log_event(alert)
+    visitor = browser(repo)
+    page = visitor.get(f"{RUN}/2").text
+    assert f'action="{RUN}/2/continue"' in page, "the answer is asked for where the question is"
+    answer = send(
+        visitor, f"{RUN}/2/continue", how="start", message="the word is swordfish", now="yes"
+    )
+    assert answer.headers["location"] == f"{RUN}/2"
+    assert started == [
+        ("continue", "2", "--run", RUN_ID, "--message=the word is swordfish", "--now")
+    ]
+    events = (live.path / "events.ndjson").read_text()
+    assert f"the user started `orchestrator continue 2 --run {RUN_ID} --now`" in events
+    assert "swordfish" not in events
+    assert visitor.jobs.job(1).ended.wait(60)
+
+
+def test_a_form_starts_one_command(repo, started):
+    record_run(repo, ParallelConfig.model_validate({"tasks": ("x",)}))
+    visitor, later = browser(repo), browser(repo)
+    for path in (f"{RUN}/1/continue", f"{RUN}/1/retry", "/repo/new", f"{RUN}/judge"):
+        sent = {**visitor.hidden(path), "how": "start", "message": "go on", "task": "x"}
+        # A ticket of another server, which does not know what was sent there, and no ticket at all.
+        for once in (later.hidden(path)["once"], "", "x" * 48, "\u00e4" * 48):
+            assert visitor.post(path, {**sent, "once": once}).status == 409
+        assert started == []
+        assert visitor.post(path, sent).status == 303
+        again = visitor.post(path, sent)
+        assert again.status == 409
+        assert "sent already" in again.text
+        assert len(started) == 1
+        assert send(visitor, path, how="start", message="go on", task="x").status == 303
+        assert len(started) == 2
+        started.clear()
+
+
+def test_few_commands_are_in_progress_at_once(repo, started, monkeypatch):
+    monkeypatch.setattr("orchestrator.web.commands._MOST_RUNNING", 1)
+    started.seconds = 60
+    visitor = browser(repo)
+    assert send(visitor, "/repo/new", how="start", task="x").status == 303
+    refused = send(visitor, "/repo/new", how="start", task="x")
+    assert refused.status == 409
+    assert "wait for their end" in refused.text
+    assert len(started) == 1
     os.killpg(visitor.jobs.job(1).process.pid, signal.SIGKILL)
     assert visitor.jobs.job(1).ended.wait(60)
+
+
+# --- Comments on lines of a diff.
+
+HOSTILE = "<script>alert(1)</script> {{ 7 * 7 }} \x1b]0;x\x07 \u202e --help $(reboot)"
+
+
+@pytest.fixture
+def changed(repo, commit_of):
+    """Write a run of an agent that has added `file-1.txt`, and return its directory."""
+
+    def write(agent: str = "claude") -> RunDirectory:
+        base = git(repo, "rev-parse", "HEAD").strip()
+        result = result_of(1, commit=commit_of(1), base=base, files_modified=["file-1.txt"])
+        record_run(
+            repo, ParallelConfig.model_validate({"tasks": ("x",), "agent_cli": agent}), result
+        )
+        run = RunDirectory(repo / ".git" / "orchestrator" / "runs" / RUN_ID)
+        path = run.path / "run.json"
+        path.write_text(path.read_text().replace(BASE, base))
+        return run
+
+    return write
+
+
+def comment(visitor, text, *, line="1", how="add", **fields):
+    values = {**visitor.hidden(f"{RUN}/1/diff"), "file": "1", "side": "new", "line": line}
+    return visitor.post(f"{RUN}/1/comment", {**values, "text": text, "how": how, **fields})
+
+
+def test_comments_are_kept_shown_as_text_and_sent_as_one_message(repo, changed, started):
+    run, visitor = changed(), browser(repo)
+    assert comment(visitor, HOSTILE).headers["location"] == f"{RUN}/1/diff#f1"
+    comment(visitor, "second\r\nline")
+    comment(visitor, "second\r\nline")
+    file = run.path / "comments-1.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    page = browser(repo).get(f"{RUN}/1/diff").text
+    shape = Shape(page)
+    assert "<script>alert(1)</script> {{ 7 * 7 }}" in shape.text
+    assert "second line" in shape.text
+    assert "2 comments are not sent yet" in shape.text
+    assert not {tag for tag, _ in shape.elements} & {"img", "iframe"}
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert started == []
+    sent = comment(visitor, "", how="send")
+    assert sent.headers["location"] == f"{RUN}/1"
+    (words,) = started
+    assert words[:4] == ("continue", "1", "--run", RUN_ID)
+    message = words[4].removeprefix("--message=")
+    assert message.startswith("Comments on your changes:\n\nfile-1.txt:1\n> 1\n<script>alert(1)")
+    assert message.endswith("file-1.txt:1\n> 1\nsecond\nline")
+    assert "\x1b" not in message
+    assert "\u202e" not in message
+    assert comment(visitor, "", how="send").status == 409, "nothing is left to send"
+    assert len(started) == 1
+    assert "not sent yet" not in visitor.get(f"{RUN}/1/diff").text
+    assert "reboot" not in (run.path / "events.ndjson").read_text()
+
+
+def test_a_comment_is_removed_once_and_a_failed_message_is_kept(repo, changed, monkeypatch):
+    run, visitor = changed(), browser(repo)
+    comment(visitor, "one")
+    comment(visitor, "two")
+    first, second = read_comments(run, 1)
+    for _ in range(2):
+        comment(visitor, "", how="remove", comment=first.id)
+        assert read_comments(run, 1) == (second,)
+    monkeypatch.setattr("orchestrator.web.commands.own_command", lambda *_: ["false"])
+    answer = comment(visitor, "", how="send")
+    assert answer.headers["location"].startswith("/repo/command/")
+    assert read_comments(run, 1) == (second,), "it is not marked as sent"
+
+
+@pytest.mark.parametrize("fields", [
+    {"line": "2"}, {"line": "0"}, {"line": "-1"}, {"line": "9" * 30}, {"line": "\u0661"},
+    {"file": "2"}, {"file": "0"}, {"side": "old"}, {"text": "x" * 4001}, {"text": " "},
+    {"how": "other"}, {"how": ""},
+])  # fmt: skip
+def test_comments_on_what_the_diff_does_not_show_are_refused(repo, changed, fields):
+    run, visitor = changed(), browser(repo)
+    assert comment(visitor, **{"text": "x", **fields}).status == 409
+    assert read_comments(run, 1) == ()
+
+
+def test_comments_never_exceed_one_message_and_a_link_is_not_followed(repo, changed, tmp_path):
+    run, visitor = changed(), browser(repo)
+    many = [Comment(path="a", side="new", line=n + 1, code="c", text="x" * 4000) for n in range(25)]
+    file = run.path / "comments-1.json"
+    file.write_text(json.dumps([one.model_dump() for one in many]))
+    assert comment(visitor, "x" * 4000).status == 409
+    assert read_comments(run, 1) == tuple(many)
+    assert "which the diff does not show any more" in visitor.get(f"{RUN}/1/diff").text
+    target = tmp_path / "elsewhere.json"
+    target.write_text(file.read_text())
+    file.unlink()
+    file.symlink_to(target)
+    assert read_comments(run, 1) == ()
+    assert comment(visitor, "mine").status == 303
+    assert not file.is_symlink()
+    assert len(json.loads(target.read_text())) == 25
+
+
+def test_comments_are_not_run_as_commands(repo, changed, started):
+    changed("shell")
+    visitor = browser(repo)
+    assert 'id="comment"' not in visitor.get(f"{RUN}/1/diff").text
+    token = visitor.hidden(f"{RUN}/1/continue")
+    values = {**token, "how": "send", "text": "x", "file": "1", "line": "1", "side": "new"}
+    answer = visitor.post(f"{RUN}/1/comment", values)
+    assert answer.status == 409
+    assert started == []
 
 
 def test_a_repository_provides_no_modules_of_commands(repo):

@@ -84,7 +84,10 @@ class TestContinue:
         fourth = continued(repo, local_engine, report % 0.25, budget_per_worker=2.0)
         assert fourth.cost == 1.25
         # A limit stays until another is given.
-        assert continued(repo, local_engine, "env | grep ^ORCHESTRATOR_BUDGET > b").status is Status.SUCCESS
+        assert (
+            continued(repo, local_engine, "env | grep ^ORCHESTRATOR_BUDGET > b").status
+            is Status.SUCCESS
+        )
         assert show(repo, "architect/parallel-1:b") == "ORCHESTRATOR_BUDGET=0.75"
 
     def test_continues_after_failure_timeout_and_cancel(

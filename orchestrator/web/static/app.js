@@ -343,6 +343,20 @@ addEventListener("click", ({ target }) => {
   for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(target)) menu.open = false;
 });
 
+// A click on the number of a line chooses the line for a comment.
+addEventListener("click", ({ target }) => {
+  const form = byId("comment"), cell = target.closest?.(".diff .n[data-n]");
+  if (!form || !cell) return;
+  const cells = [...cell.parentElement.querySelectorAll(".n")];
+  const halves = cell.closest(".halves"), fresh = cells[1].dataset.n;
+  const old = halves ? cell === cells[0] : !fresh;
+  form.elements.file.value = cell.closest("details").id.slice(1);
+  form.elements.side.value = old ? "old" : "new";
+  form.elements.line.value = old || halves ? cell.dataset.n : fresh;
+  form.classList.add("chosen");
+  form.elements.text.focus();
+});
+
 let drag = null;
 
 addEventListener("pointerdown", (event) => {
