@@ -154,7 +154,8 @@ def proven_engine(
 @pytest.fixture
 def client() -> Iterator[docker.APIClient]:
     """Return a client of the Docker daemon, to inspect what the engine created."""
-    client = docker.APIClient(version="auto")
+    # Tests of places also run on the engine that `DOCKER_HOST` names, such as Podman.
+    client = docker.APIClient(version="auto", base_url=os.environ.get("DOCKER_HOST"))
     yield client
     client.close()
 

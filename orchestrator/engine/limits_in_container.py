@@ -183,7 +183,11 @@ def _scratch() -> Iterator[Path]:
 
 
 def _read_only_root() -> bool:
+    root = Path("/").stat().st_dev
     for place in filter(Path.is_dir, (Path("/var/tmp"), Path("/"))):  # noqa: S108
+        # Some engines mount a file system in memory there, which is limited as memory.
+        if place.stat().st_dev != root:
+            continue
         path = place / "orchestrator-limits"
         try:
             path.touch(exist_ok=False)

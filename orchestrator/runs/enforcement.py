@@ -28,7 +28,7 @@ PROBES = "probes"
 _LONGEST = 64 * 1024
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
 _DELEGATE = (
-    "for a rootless engine, `Delegate=cpu cpuset io memory pids` in the systemd unit "
+    "for a rootless engine, cgroup v2 and `Delegate=cpu cpuset io memory pids` in the systemd unit "
     "`user@.service`; otherwise the kernel parameter `cgroup_enable=memory`"
 )
 _HELPS: dict[Limit, str] = {

@@ -1,4 +1,7 @@
-"""The contract of places. A new kind of place is a new parameter of the fixture `places`."""
+"""The contract of places. A new kind of place is a new parameter of the fixture `places`.
+
+It holds on each engine that places support: `DOCKER_HOST` names the one under test.
+"""
 
 import hashlib
 import os
@@ -17,7 +20,6 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.docker.seccomp import profile
 from orchestrator.engine.docker.volume_place import VolumePlace
 from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.images.names import BASE_IMAGE
@@ -44,6 +46,7 @@ class Places:
     ) -> None:
         self.client, self.labels, self._root = client, labels, root
         self._kind, self._engine = kind, engine
+        self.dialect = engine._dialect
 
     def directory(self, name: str, **files: str) -> Path:
         """Return a new directory that belongs to the steps' user, with some files."""
@@ -82,12 +85,13 @@ class Places:
 
         steps = [step("agent", None, ())]
         steps += [step(called, other, command) for called, other in (after or {}).items()]
-        return PlaceSpec(name=name, labels=self.labels, parts=parts, steps=tuple(steps), **rest)
+        labels = {**self.labels, ROLE: "worker"}
+        return PlaceSpec(name=name, labels=labels, parts=parts, steps=tuple(steps), **rest)
 
     def open(self, spec: PlaceSpec, client: docker.APIClient | None = None) -> Place:
         place: Place = HostPlace(self._engine, spec)
         if self._kind == "volumes":
-            place = VolumePlace(client or self.client, spec, seccomp=profile())
+            place = VolumePlace(client or self.client, spec, dialect=self.dialect)
         place.put(spec.parts)
         return place
 
@@ -201,7 +205,7 @@ def test_equal_digests_are_sent_once(places: Places, cut: CutSocket, read_only: 
 def test_interrupted_put_is_repeated(places: Places, cut: CutSocket, percent: int) -> None:
     tree = places.directory("tree", **{f"f{n}": f"{n}" * 20_000 for n in range(100)})
     spec = places.spec(part("tree", tree, "/tree", digest=str(percent)), part("own", tree, "/own"))
-    place = VolumePlace(cut.client(), spec, seccomp=None)
+    place = VolumePlace(cut.client(), spec, dialect=places.dialect)
     cut.cut_up = 39_000 * percent
     with pytest.raises(EngineUnavailableError):
         place.put(spec.parts)

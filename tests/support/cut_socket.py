@@ -1,6 +1,7 @@
 """A Unix socket in front of the Docker daemon's, whose connections break or are altered."""
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import docker
 
-_DAEMON = "/var/run/docker.sock"
+_DAEMON = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 _PIECE = 16 * 1024
 
 

@@ -9,8 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.engine.docker.connection import connect
-from orchestrator.engine.docker.volume_place import VolumePlace
+from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.place import PlaceSpec, Start
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +32,7 @@ def order_and_die(
 
 if __name__ == "__main__":
     spec, step, start, signal = pickle.load(sys.stdin.buffer)
-    place = VolumePlace(connect(), spec, seccomp=None)
+    place = DockerEngine().open_place(spec)
     place.put(spec.parts)
     place.order(step, start).start()
     os.kill(os.getpid(), signal)

@@ -6,6 +6,7 @@ from typing import Any
 import docker.errors
 from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 
+from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount, TmpfsMount
 from orchestrator.errors import EngineError
 
@@ -18,7 +19,7 @@ _SHM = 64 * 1024**2
 
 
 def create_arguments(
-    client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
+    client: docker.APIClient, spec: ContainerSpec, dialect: Dialect
 ) -> dict[str, Any]:
     """Return arguments for `APIClient.create_container` that deny what `spec` does not allow."""
     # protection: settings-of-image-do-not-apply
@@ -36,18 +37,22 @@ def create_arguments(
         "stop_signal": "SIGTERM",
         # docker-py would add the proxies of the user's `config.json`, with their passwords.
         "use_config_proxy": False,
-        "host_config": _host_config(client, spec, seccomp),
+        "host_config": _host_config(client, spec, dialect),
     }
 
 
-def _host_config(
-    client: docker.APIClient, spec: ContainerSpec, seccomp: str | None
-) -> dict[str, Any]:
-    filtered = () if seccomp is None else (f"seccomp={seccomp}",)
+def _host_config(client: docker.APIClient, spec: ContainerSpec, dialect: Dialect) -> dict[str, Any]:
+    filtered = () if dialect.seccomp is None else (f"seccomp={dialect.seccomp}",)
     # protection: container-isolation
     config: dict[str, Any] = client.create_host_config(
-        mounts=[_mount(mount, spec.labels) for mount in spec.mounts if not _is_tmpfs(mount)],
-        tmpfs={mount.target: _tmpfs(mount, spec) for mount in spec.mounts if _is_tmpfs(mount)},  # type: ignore[arg-type]  # narrowed by _is_tmpfs
+        mounts=[
+            _mount(mount, spec.labels) for mount in spec.mounts if not isinstance(mount, TmpfsMount)
+        ],
+        tmpfs={
+            mount.target: _tmpfs(mount, spec, dialect)
+            for mount in spec.mounts
+            if isinstance(mount, TmpfsMount)
+        },
         network_mode=spec.network,
         extra_hosts=dict(spec.extra_hosts),
         port_bindings={inside: ("127.0.0.1", host) for inside, host in spec.ports.items()},
@@ -70,14 +75,23 @@ def _host_config(
         ulimits=[
             Ulimit(name="nofile", soft=spec.open_files, hard=spec.open_files),
             Ulimit(name="core", soft=0, hard=0),
+            *_process_limit(spec, dialect),
         ],
-        log_config=_log_config(spec.kept_output),
+        log_config=_log_config(spec.kept_output, dialect.log_driver),
         runtime=spec.runtime,
     )
     return config
 
 
-def _log_config(kept: int) -> LogConfig:
+def _process_limit(spec: ContainerSpec, dialect: Dialect) -> list[Ulimit]:
+    if dialect.processes is None:
+        return []
+    # The kernel counts all processes of a user on the machine: this is no limit of one container.
+    most = max(dialect.processes, spec.pids or 0)
+    return [Ulimit(name="nproc", soft=most, hard=most)]
+
+
+def _log_config(kept: int, driver: str) -> LogConfig:
     # The orchestrator reads the attached stream; the daemon's copy is for a process that resumes
     # the run. The `local` driver keeps two files of this size and costs least of those that keep
     # logs (measured, 100 MB in one line: none 0.4 s, local 0.5, json-file 2.3).
@@ -85,11 +99,7 @@ def _log_config(kept: int) -> LogConfig:
         # protection: daemon-stores-no-output
         return LogConfig(type="none")
     options = {"max-size": str(kept), "max-file": "2", "compress": "false"}
-    return LogConfig(type="local", config=options)
-
-
-def _is_tmpfs(mount: BindMount | OverlayMount | TmpfsMount) -> bool:
-    return isinstance(mount, TmpfsMount)
+    return LogConfig(type=driver, config=options)
 
 
 def _mount(mount: BindMount | OverlayMount | TmpfsMount, labels: Mapping[str, str]) -> Mount:
@@ -116,11 +126,12 @@ def _overlay(mount: OverlayMount, labels: Mapping[str, str]) -> Mount:
     )
 
 
-def _tmpfs(mount: TmpfsMount, spec: ContainerSpec) -> str:
+def _tmpfs(mount: TmpfsMount, spec: ContainerSpec, dialect: Dialect) -> str:
     uid, _, gid = spec.user.partition(":")
-    owner = f",uid={uid},gid={gid}" if spec.user else ""
+    inodes = f",nr_inodes={mount.inodes}" if dialect.tmpfs_inodes else ""
+    mode, owner = mount.mode, f",uid={uid},gid={gid}" if spec.user else ""
+    if not dialect.tmpfs_owner:
+        mode, owner = "1777", ""
     # Docker adds noexec unless exec is given; agents unpack and run programs here.
     # protection: tmpfs-options
-    return (
-        f"rw,exec,nosuid,nodev,size={mount.size},nr_inodes={mount.inodes},mode={mount.mode}{owner}"
-    )
+    return f"rw,exec,nosuid,nodev,size={mount.size}{inodes},mode={mode}{owner}"

@@ -22,7 +22,7 @@ from tenacity import (
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
 from orchestrator.engine.docker.counters import Meter, measure
-from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.errors import is_not_running, translated
 from orchestrator.engine.docker.network_filter import NetworkFilter
 from orchestrator.engine.docker.process import run_in
 from orchestrator.engine.docker.rules import LIST_REFUSED, refused_lines
@@ -229,8 +229,7 @@ class DockerContainer:
                 self._killed = signal == "SIGKILL"
                 self._client.kill(self._id, signal)
             except docker.errors.APIError as error:
-                # 404: the container is gone; 409: it has ended meanwhile.
-                if error.status_code not in (404, 409):
+                if not is_not_running(error):
                     raise
 
     def usage(self) -> Usage | None:

@@ -22,6 +22,7 @@ from orchestrator.engine.docker.container import (
     repeatable,
 )
 from orchestrator.engine.docker.counters import measure
+from orchestrator.engine.docker.dialect import Dialect, dialect_of, is_podman, labelled
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.firewall import close_host, create, gateway_of, start_guard
 from orchestrator.engine.docker.image_defaults import image_config
@@ -38,9 +39,9 @@ from orchestrator.engine.docker.networks import (
 )
 from orchestrator.engine.docker.other_machine import machine_of, resolve_there
 from orchestrator.engine.docker.process import DockerProcess
-from orchestrator.engine.docker.requirements import check_address, check_engine, fingerprint
+from orchestrator.engine.docker.requirements import check_address, fingerprint
 from orchestrator.engine.docker.rules import HOST
-from orchestrator.engine.docker.seccomp import is_supported, profile
+from orchestrator.engine.docker.seccomp import is_supported
 from orchestrator.engine.docker.ssh import listens, tunnel_to
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
@@ -92,9 +93,7 @@ class DockerEngine(DockerImages):
         info = self._info()
         with translated("query the Docker engine"):
             version = self._client.version()
-        check_engine(self._address, version, info)
-        # The daemon needs long for its description, and containers are about to be started.
-        self._filters_calls = is_supported(info)
+        kind = "podman" if is_podman(version) else "docker"
         for image in images:
             if self.image_id(image) is None:
                 raise ImageNotFoundError(
@@ -107,14 +106,15 @@ class DockerEngine(DockerImages):
                 key="runtime.unknown",
                 hint=f"runtimes of the engine: {', '.join(runtimes)}",
             )
+        # protection: no-gateway-on-podman
         return EngineFeatures(
             overlay=self._may_overlay(info),
             runtimes=runtimes,
             cpus=info["NCPU"],
             memory=info["MemTotal"],
-            version=f"docker {info['ServerVersion']}",
-            seccomp=self._filters_calls,
-            gateways=True,
+            version=f"{kind} {info['ServerVersion']}",
+            seccomp=is_supported(info),
+            gateways=kind == "docker",
             ports=self._address.is_ssh or self._address.is_socket,
             id=str(info.get("ID") or ""),
             address=self._address.url,
@@ -128,14 +128,9 @@ class DockerEngine(DockerImages):
         return info
 
     @cached_property
-    def _seccomp(self) -> str | None:
-        """Return the seccomp profile of containers; None if the daemon does not support seccomp."""
-        return profile() if self._filters_calls else None
-
-    @cached_property
-    def _filters_calls(self) -> bool:
-        """Return whether the daemon can filter system calls."""
-        return is_supported(self._info())
+    def _dialect(self) -> Dialect:
+        with translated("query the engine"):
+            return dialect_of(self._client, self._client.version(), self._info())
 
     @staticmethod
     def _may_overlay(info: Mapping[str, Any]) -> bool:
@@ -144,13 +139,13 @@ class DockerEngine(DockerImages):
 
     def create(self, spec: ContainerSpec) -> DockerContainer:
         """Create a container and attach to its output; after a failure, no container remains."""
-        return self.create_with(spec, partial(create, self._client, seccomp=self._seccomp))
+        return self.create_with(spec, partial(create, self._client, dialect=self._dialect))
 
     def open_place(self, spec: PlaceSpec) -> Place:
         from orchestrator.engine.docker.volume_place import VolumePlace
 
         return VolumePlace(
-            self._client, spec, seccomp=self._seccomp, networks=self, shells=self._shells
+            self._client, spec, dialect=self._dialect, networks=self, shells=self._shells
         )
 
     def create_with(self, spec: ContainerSpec, make: Make[Made]) -> Made:
@@ -220,12 +215,12 @@ class DockerEngine(DockerImages):
     def _start_guard(self, spec: ContainerSpec, egress: Egress) -> DockerContainer:
         if egress.hosts is None:
             machine = self._machine(spec.labels)
-            return start_guard(self._client, spec, egress, machine, seccomp=self._seccomp)
+            return start_guard(self._client, spec, egress, machine, dialect=self._dialect)
         # Imported here because only an allow-list needs a gateway.
         from orchestrator.engine.docker.gateway import start_gateway
 
         machine = self._machine(spec.labels)
-        return start_gateway(self._client, spec, egress, machine, seccomp=self._seccomp)
+        return start_gateway(self._client, spec, egress, machine, dialect=self._dialect)
 
     def _create_in_network_of(self, spec: ContainerSpec, other: str, make: Make[Made]) -> Made:
         holder = self.adopt(other)
@@ -312,7 +307,7 @@ class DockerEngine(DockerImages):
             self._bridges[network_id] = bridge
         machine = self._machine(labels)
         start = partial(
-            close_host, self._client, name, bridge, egress, labels, machine, seccomp=self._seccomp
+            close_host, self._client, name, bridge, egress, labels, machine, dialect=self._dialect
         )
         problem = "containers in the network have gateways"
         if egress.hosts is None:
@@ -333,7 +328,7 @@ class DockerEngine(DockerImages):
 
     def resolve(self, name: str) -> list[str]:
         """Return the IPv4 addresses of a name, as the engine's machine resolves it."""
-        return resolve_there(self._client, name, seccomp=self._seccomp)
+        return resolve_there(self._client, name, dialect=self._dialect)
 
     def _machine(self, labels: Mapping[str, str]) -> MachineNetwork:
         """Return the addresses, routes and name servers of the engine's machine."""
@@ -342,7 +337,7 @@ class DockerEngine(DockerImages):
             return this_machine(gateway_of(self._client))
         with self._asking:
             if self._elsewhere is None:
-                self._elsewhere = machine_of(self._client, labels, seccomp=self._seccomp)
+                self._elsewhere = machine_of(self._client, labels, dialect=self._dialect)
             return self._elsewhere
 
     @repeatable
@@ -363,9 +358,9 @@ class DockerEngine(DockerImages):
         """List containers, networks and volumes that have all of the given labels."""
         filters = {"label": [f"{key}={value}" for key, value in labels.items()]}
         with translated("list leftover objects"):
-            containers = self._client.containers(all=True, filters=filters)
-            networks = self._client.networks(filters=filters)
-            volumes = self._client.volumes(filters=filters)["Volumes"] or []
+            containers = labelled(self._client.containers(all=True, filters=filters), labels)
+            networks = labelled(self._client.networks(filters=filters), labels)
+            volumes = labelled(self._client.volumes(filters=filters)["Volumes"], labels)
         return [
             *(Leftover(kind="container", id=c["Id"], labels=c["Labels"]) for c in containers),
             *(Leftover(kind="network", id=n["Id"], labels=n["Labels"]) for n in networks),

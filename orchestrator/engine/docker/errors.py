@@ -22,6 +22,7 @@ _START = (
     "`orchestrator setup`"
 )
 _JOIN = "`sudo usermod -aG docker $USER`, then log in again"
+_NOT_RUNNING = "container state improper"
 _OPEN_FILES = "error setting rlimit type 7"
 # Docker 20.10 sometimes counts a container that is gone (moby, issue 43286).
 _MEMBERS = "has active endpoints"
@@ -67,6 +68,12 @@ def translated(action: str) -> Iterator[None]:
         OSError,
     ) as error:
         raise _unreachable(action, error) from error
+
+
+def is_not_running(error: docker.errors.APIError) -> bool:
+    """Return whether the engine refused because a container is gone, has ended or is paused."""
+    # Podman 4.3 reports an error of its own for a container that has ended.
+    return error.status_code in (404, 409) or _NOT_RUNNING in _explain(error)
 
 
 def _refusal(action: str, error: docker.errors.APIError) -> OrchestratorError:

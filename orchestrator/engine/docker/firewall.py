@@ -21,6 +21,7 @@ import docker
 
 from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import DockerContainer, remove_container
+from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.docker.machine_network import MachineNetwork
@@ -93,7 +94,7 @@ def start_guard(
     egress: Egress,
     machine: MachineNetwork,
     *,
-    seccomp: str | None,
+    dialect: Dialect,
 ) -> DockerContainer:
     """Start the guard container, which owns a worker's network, and wait for its firewall rules.
 
@@ -101,7 +102,7 @@ def start_guard(
         PortTakenError: A host port of `spec.ports` is in use.
         EngineError: The rules could not be set.
     """
-    guard = create(client, _guard_spec(spec, egress, machine), seccomp=seccomp)
+    guard = create(client, _guard_spec(spec, egress, machine), dialect=dialect)
     try:
         if spec.link is not None:
             connect(client, guard, spec.link.network, spec.link.address)
@@ -118,12 +119,12 @@ def create(
     client: docker.APIClient,
     spec: ContainerSpec,
     *,
-    seccomp: str | None,
+    dialect: Dialect,
     place: Place | None = None,
 ) -> DockerContainer:
     """Create a container and attach to its output; the image decides nothing but its files."""
     spec = overridden(spec, image_config(client, spec.image))
-    arguments = create_arguments(client, spec, seccomp=seccomp)
+    arguments = create_arguments(client, spec, dialect)
     if place is not None:
         place.apply(arguments, client)
     with translated("create the container"):
@@ -241,7 +242,7 @@ def close_host(
     labels: Mapping[str, str],
     machine: MachineNetwork,
     *,
-    seccomp: str | None,
+    dialect: Dialect,
     workers: bool,
 ) -> Helper:
     """Start the helper that blocks access to the host from a network, and wait for its rules.
@@ -253,7 +254,7 @@ def close_host(
         egress: Destinations that stay reachable.
         labels: Labels of the container.
         machine: The engine's machine.
-        seccomp: The seccomp profile; None if the daemon cannot filter system calls.
+        dialect: What the engine accepts.
         workers: Whether the helper filters the network of workers too, which then need no guard.
 
     Raises:
@@ -264,7 +265,7 @@ def close_host(
     env = {"RULES": rules, "TABLE_NAME": table}
     spec = _host_spec(name, egress.image, env, labels, workers=workers)
     spec = overridden(spec, image_config(client, spec.image))
-    arguments = create_arguments(client, spec, seccomp=seccomp)
+    arguments = create_arguments(client, spec, dialect)
     with translated("create the container"):
         # Detached: the container's input stays open when the connection ends.
         created = client.create_container(**arguments, stdin_open=True, detach=True)["Id"]

@@ -16,6 +16,7 @@ from orchestrator.engine.docker.container import (
     DockerContainer,
     Gateway,
 )
+from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.firewall import (
     Place,
     await_ready,
@@ -115,7 +116,7 @@ def start_gateway(
     egress: Egress,
     machine: MachineNetwork,
     *,
-    seccomp: str | None,
+    dialect: Dialect,
 ) -> DockerContainer:
     """Start a worker's gateway and the guard that owns the worker's network; wait for both.
 
@@ -124,7 +125,7 @@ def start_gateway(
         spec: The worker's container. The gateway reaches allowed hosts through `spec.network`.
         egress: The hosts that the worker may reach.
         machine: The engine's machine.
-        seccomp: The seccomp profile; None if the daemon cannot filter system calls.
+        dialect: What the engine accepts.
 
     Returns:
         The guard; removing the guard also removes the gateway and the network.
@@ -153,7 +154,7 @@ def start_gateway(
         published=spec.ports,
         publisher=gateway_of(client, spec.network) if spec.ports else None,
     )
-    return _Helpers(client, seccomp, spec, egress.image, plan, behind).start()
+    return _Helpers(client, dialect, spec, egress.image, plan, behind).start()
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class _Helpers:
     """The two helper containers of one worker."""
 
     client: docker.APIClient
-    seccomp: str | None
+    dialect: Dialect
     spec: ContainerSpec
     image: str
     plan: GatewayPlan
@@ -187,7 +188,7 @@ class _Helpers:
         inside = replace(self.spec, network=self.behind.network, ports={})
         described = _guard_spec(inside, self.image, self.plan)
         place = Place(address=self.plan.worker, writable=True)
-        return create(self.client, described, seccomp=self.seccomp, place=place)
+        return create(self.client, described, dialect=self.dialect, place=place)
 
     def _start_gateway(self) -> None:
         described = _gateway_spec(self.spec, self.image, self.plan)
@@ -196,7 +197,7 @@ class _Helpers:
         if link is not None and not self.plan.resolvers and not self.spec.ports:
             described = replace(described, network=link.network)
             place = Place(address=link.address, writable=False)
-        gateway = create(self.client, described, seccomp=self.seccomp, place=place)
+        gateway = create(self.client, described, dialect=self.dialect, place=place)
         self.behind.container = gateway
         connect(self.client, gateway, self.behind.network, self.plan.address)
         if link is not None and place is None:

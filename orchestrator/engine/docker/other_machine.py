@@ -7,6 +7,7 @@ from secrets import token_hex
 
 import docker
 
+from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.firewall import create, gateway_of
 from orchestrator.engine.docker.machine_network import MachineNetwork, parse
 from orchestrator.engine.images.names import BASE_IMAGE
@@ -27,14 +28,14 @@ _PATIENCE = 60.0
 
 
 def machine_of(
-    client: docker.APIClient, labels: Mapping[str, str], *, seccomp: str | None
+    client: docker.APIClient, labels: Mapping[str, str], *, dialect: Dialect
 ) -> MachineNetwork:
     """Return the addresses, routes and name servers of the engine's machine.
 
     Raises:
         EngineError: The container could not be started, or its answer cannot be read.
     """
-    said = _run(client, ("sh", "-c", _ASK), labels, seccomp=seccomp)
+    said = _run(client, ("sh", "-c", _ASK), labels, dialect=dialect)
     try:
         trie, routes, resolv, interfaces = said.split("\0")
         found = parse(gateway_of(client), trie, routes, resolv, interfaces)
@@ -47,7 +48,7 @@ def machine_of(
     return found
 
 
-def resolve_there(client: docker.APIClient, name: str, *, seccomp: str | None) -> list[str]:
+def resolve_there(client: docker.APIClient, name: str, *, dialect: Dialect) -> list[str]:
     """Return the IPv4 addresses of a name, as the engine's machine resolves it.
 
     Raises:
@@ -56,7 +57,7 @@ def resolve_there(client: docker.APIClient, name: str, *, seccomp: str | None) -
     """
     if not _NAME.fullmatch(name):
         raise ValueError(name)
-    said = _run(client, ("getent", "ahostsv4", name), {MANAGED: "true"}, seccomp=seccomp)
+    said = _run(client, ("getent", "ahostsv4", name), {MANAGED: "true"}, dialect=dialect)
     found = {str(ipaddress.IPv4Address(line.split()[0])) for line in split_lines(said) if line}
     if not found:
         raise ValueError(name)
@@ -68,7 +69,7 @@ def _run(
     command: tuple[str, ...],
     labels: Mapping[str, str],
     *,
-    seccomp: str | None,
+    dialect: Dialect,
 ) -> str:
     """Run a command in the network of the engine's machine, and return what it prints."""
     # No code of a worker runs here, and the container has no capability.
@@ -83,7 +84,7 @@ def _run(
         memory=_MEMORY,
         pids=_PIDS,
     )
-    container = create(client, spec, seccomp=seccomp)
+    container = create(client, spec, dialect=dialect)
     try:
         container.start()
         said = b""

@@ -8,7 +8,7 @@ from typing import Any
 import docker
 import docker.errors
 
-from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.errors import is_not_running, translated
 from orchestrator.engine.protocol import LogChunk, TerminalSize
 from orchestrator.errors import EngineError, NotRunningError
 from orchestrator.events import Stream
@@ -16,16 +16,11 @@ from orchestrator.events import Stream
 _CHUNK = 64 * 1024
 _HEADER = struct.Struct(">BxxxL")
 _STREAMS: Mapping[int, Stream] = {1: "stdout", 2: "stderr"}
-_ABSENT = frozenset({404, 409})
-"""Status codes of the daemon's answer for a container that is gone, ended or paused."""
 _NOTICE = 5.0
 """Maximum number of seconds that the daemon takes to notice that a command has ended, after the end
 of its output.
 """
 _TICK = 0.05
-
-_GONE = (404, 409)
-"""Status with which the daemon answers a command for a container that is removed or has ended."""
 
 
 def read_frames(reader: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401  # of http.client
@@ -63,7 +58,7 @@ class DockerProcess:
                     environment=dict(env),
                 )["Id"]  # fmt: skip
             except docker.errors.APIError as error:
-                if error.status_code in _ABSENT:
+                if is_not_running(error):
                     raise NotRunningError(
                         "the container is not running", key="container.not-running"
                     ) from error
@@ -144,6 +139,6 @@ def run_in(client: docker.APIClient, container_id: str, command: tuple[str, ...]
             started = client.exec_create(container_id, list(command), stderr=False)
             return bytes(client.exec_start(started["Id"]))
         except docker.errors.APIError as error:
-            if error.response is not None and error.response.status_code in _GONE:
+            if is_not_running(error):
                 return b""
             raise

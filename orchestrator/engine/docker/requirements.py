@@ -44,30 +44,6 @@ def check_address(address: Address) -> None:
         )
 
 
-def check_engine(address: Address, version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
-    """Reject an engine that would fail in the middle of a run.
-
-    Raises:
-        UnsupportedError: The engine is Podman, or rootless.
-    """
-    names = [str(part.get("Name", "")) for part in version.get("Components") or ()]
-    # protection: podman-refused-by-name
-    if any(name.startswith("Podman") for name in names):
-        number = one_line(str(version.get("Version", "")), limit=50)
-        raise UnsupportedError(
-            f"Podman {number} is not supported: it lacks mount and log options that workers need",
-            key="engine.podman",
-            hint=_hint(address),
-        )
-    # protection: rootless-engine-refused
-    if any("rootless" in option for option in info.get("SecurityOptions") or ()):
-        raise UnsupportedError(
-            "rootless Docker is not supported: its workers could not write to their files",
-            key="engine.rootless",
-            hint=_hint(address),
-        )
-
-
 def fingerprint(info: Mapping[str, Any]) -> str:
     """Return a text that differs for another daemon, machine, version or configuration."""
     told = [info.get(name) for name in _TELLING]

@@ -20,6 +20,7 @@ from secrets import token_hex
 import docker
 from docker.types import Mount
 
+from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import own_start
 from orchestrator.engine.docker.image_files import read_file
@@ -49,7 +50,8 @@ _SHIM = files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(enco
 _CHANNEL = "/run/place"
 """Directory of a step's channel in its own container."""
 _CHANNELS, _PARTS = "/channels", "/parts"
-_CHANNEL_OPTIONS = "size=20m,nr_inodes=100,mode=0755"
+# In blocks of a page: Podman takes `size` for a quota on disk, which few file systems have.
+_CHANNEL_OPTIONS = "nr_blocks=5120,nr_inodes=100,mode=0755"
 _READ = ("DAC_READ_SEARCH",)
 """The porter's only capability: it measures directories that a worker closed to others."""
 _RECORD = "put.json"
@@ -66,7 +68,7 @@ class VolumePlace:
         client: docker.APIClient,
         spec: PlaceSpec,
         *,
-        seccomp: str | None,
+        dialect: Dialect,
         networks: Networks | None = None,
         shells: MutableMapping[str, bytes] | None = None,
     ) -> None:
@@ -75,7 +77,7 @@ class VolumePlace:
         Args:
             client: The Docker client.
             spec: The place.
-            seccomp: The seccomp profile of its containers.
+            dialect: What the engine accepts.
             networks: Gives steps their networks; without it, no step has a network.
             shells: The shells of images that are known already, by the image's id.
 
@@ -89,7 +91,7 @@ class VolumePlace:
         self._written = {part.name for part in spec.parts if not part.mount.read_only}
         """Names of the parts that some step may write."""
         self._parts = spec.parts
-        self._volumes = Volumes(client, spec, seccomp=seccomp)
+        self._volumes = Volumes(client, spec, dialect=dialect)
         self._porter = Porter(client, f"{spec.name}-porter")
         self._in_memory = MemoryParts(self._volumes, self._porter)
         self._is_open = False

@@ -16,6 +16,7 @@ from docker.types import Mount
 
 from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import remove_container, remove_network, repeatable
+from orchestrator.engine.docker.dialect import Dialect, labelled
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.docker.image_files import read_file
@@ -63,9 +64,11 @@ class Filling:
 class Volumes:
     """Creates the volumes and containers of one place."""
 
-    def __init__(self, client: docker.APIClient, spec: PlaceSpec, *, seccomp: str | None) -> None:
-        self._client, self._name, self._seccomp = client, spec.name, seccomp
-        self.labels = {**spec.labels, PLACE: spec.name}
+    def __init__(self, client: docker.APIClient, spec: PlaceSpec, *, dialect: Dialect) -> None:
+        self._client, self._name, self._dialect = client, spec.name, dialect
+        # Containers of the place have roles of their own, and are found by the other labels.
+        shared = {key: value for key, value in spec.labels.items() if key != ROLE}
+        self.labels = {**shared, PLACE: spec.name}
         self._common = {
             key: spec.labels[key] for key in (MANAGED, REPOSITORY, RUN) if key in spec.labels
         }
@@ -122,7 +125,7 @@ class Volumes:
         """
         targets = [mount["Target"] for mount in mounts]
         spec = overridden(spec, image_config(self._client, spec.image), volumes=targets)
-        arguments = create_arguments(self._client, spec, seccomp=self._seccomp)
+        arguments = create_arguments(self._client, spec, self._dialect)
         config = arguments["host_config"]
         config["Mounts"] = [*config.get("Mounts", ()), *mounts]
         config["Init"], config["ReadonlyRootfs"] = init, not fills
@@ -157,19 +160,37 @@ class Volumes:
         ]
         container = self.container(spec, mounts, fills=True)
         try:
-            # Directories in the archive: an entry `.` would not change the volume's own root.
-            shared = [_sent(source, into[name]) for name, (source, _) in filling.shared.items()]
-            if words:
-                self._unpack(container, "/", _archive(*shared))
+            shared = {into[name]: source for name, (source, _) in filling.shared.items()}
+            # Podman gives a new volume to another owner when a container with it starts first.
+            if words or not self._dialect.archives_enter_mounts:
+                self._unpack_all(container, shared, {})
                 self._run(container)
-                shared = []
-            sent = (_sent(source, into[name]) for name, source in filling.sent.items())
-            texts = (_texts(texts, into[name]) for name, texts in filling.texts.items())
-            self._unpack(container, "/", _archive(*shared, *sent, *texts))
+                shared = {}
+            sent = {into[name]: source for name, source in filling.sent.items()}
+            texts = {into[name]: texts for name, texts in filling.texts.items()}
+            self._unpack_all(container, {**shared, **sent}, texts)
             for name, (_, digest) in filling.shared.items():
                 self._create(f"{name}{_FILLED}", self._shared_labels(digest))
         finally:
             remove_container(self._client, container)
+
+    def _unpack_all(
+        self,
+        container: str,
+        sources: Mapping[str, Path],
+        texts: Mapping[str, Mapping[str, bytes]],
+    ) -> None:
+        """Unpack files and texts into the volumes that a container has mounted, by their place."""
+        if self._dialect.archives_enter_mounts:
+            # Directories in the archive: an entry `.` would not change the volume's own root.
+            sent = (_sent(source, place) for place, source in sources.items())
+            own = (_texts(given, place) for place, given in texts.items())
+            self._unpack(container, "/", _archive(*sent, *own))
+            return
+        for place, source in sources.items():
+            self._unpack(container, f"/{place}", _archive(_sent(source, ".")))
+        for place, given in texts.items():
+            self._unpack(container, f"/{place}", _archive(_texts(given, "")))
 
     def _run(self, container: str) -> None:
         with translated("copy files in the engine"):
@@ -263,8 +284,8 @@ class Volumes:
     def _listed(self, labels: Mapping[str, str | None]) -> dict[str, dict[str, str]]:
         wanted = [key if value is None else f"{key}={value}" for key, value in labels.items()]
         with translated("list volumes"):
-            listed = self._client.volumes(filters={"label": wanted})["Volumes"] or []
-        return {found["Name"]: found["Labels"] for found in listed}
+            listed = self._client.volumes(filters={"label": wanted})["Volumes"]
+        return {found["Name"]: found["Labels"] for found in labelled(listed, labels)}
 
     def remove(self) -> None:
         """Remove all containers, volumes and networks of the place."""

@@ -37,6 +37,7 @@ def tried(repo: Path, host: str, *command: str) -> Completed:
 
 
 def features_of(folder: Path, version: dict[str, Any], info: dict[str, Any]) -> EngineFeatures:
+    folder.mkdir(exist_ok=True)
     path = folder / "engine.sock"
     with serving(UnixServer(str(path), answering(version, info))):
         engine = DockerEngine(f"unix://{path}")
@@ -56,54 +57,14 @@ PARALLEL = ("parallel", "--agent-cli", "shell", "true")
 
 
 @pytest.mark.parametrize(
-    ("version", "info", "said"),
-    [
-        (PODMAN, INFO | {"ServerVersion": "5.4.2"}, "Podman 5.4.2 is not supported"),
-        (DOCKER, ROOTLESS, "rootless Docker is not supported"),
-    ],
-    ids=["podman", "rootless"],
-)
-def test_unsupported_engine_on_a_socket_is_refused(
-    repo: Path, tmp_path: Path, version: dict[str, Any], info: dict[str, Any], said: str
-) -> None:
-    path = tmp_path / "engine.sock"
-    answers: Any = answering(version, info)
-    with serving(UnixServer(str(path), answers)):
-        host = f"unix://{path}"
-        done = tried(repo, host, *PARALLEL)
-        looked_at = tried(repo, host, "doctor")
-    assert done.returncode == 3
-    assert done.stderr.startswith(f"error: {said}")
-    assert "\n\nhint: use a local Docker daemon that root started" in done.stderr
-    assert looked_at.returncode == 3
-    assert f"✗ engine: {said}" in looked_at.stdout
-    assert "worktrees" not in looked_at.stdout
-    assert untouched(repo)
-    assert answers.asked == []
-
-
-@pytest.mark.parametrize(
-    ("version", "info", "said"),
-    [
-        (OLD_PODMAN, INFO, "Podman 4.3.1 is not supported"),
-        (PODMAN, INFO, "Podman 5.4.2 is not supported"),
-        (DOCKER, ROOTLESS, "rootless Docker is not supported"),
-        (DOCKER, UNDELEGATED, "rootless Docker is not supported"),
-    ],
-    ids=["podman 4.3", "podman 5.4", "rootless", "rootless without delegation"],
-)
-def test_recorded_engine_is_refused(
-    tmp_path: Path, version: dict[str, Any], info: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UnsupportedError, match=said) as caught:
-        features_of(tmp_path, version, info)
-    assert (caught.value.hint or "").startswith("use a local Docker daemon that root started: ")
-
-
-@pytest.mark.parametrize(
     ("version", "info", "overlay"),
-    [(DOCKER, DESKTOP, False), (NEWEST, INFO, True)],
-    ids=["Desktop", "29"],
+    [
+        (DOCKER, DESKTOP, False),
+        (NEWEST, INFO, True),
+        (DOCKER, ROOTLESS, True),
+        (DOCKER, UNDELEGATED, True),
+    ],
+    ids=["Desktop", "29", "rootless", "rootless without delegation"],
 )
 def test_recorded_engine_is_left_to_the_tests_in_containers(
     tmp_path: Path, version: dict[str, Any], info: dict[str, Any], overlay: bool
@@ -111,6 +72,16 @@ def test_recorded_engine_is_left_to_the_tests_in_containers(
     features = features_of(tmp_path, version, info)
     assert (features.overlay, features.enforced) == (overlay, {})
     assert features.address == f"unix://{tmp_path}/engine.sock"
+
+
+@pytest.mark.parametrize("version", [OLD_PODMAN, PODMAN], ids=["4.3", "5.4"])
+def test_recorded_podman_is_named_and_has_no_gateways(
+    tmp_path: Path, version: dict[str, Any]
+) -> None:
+    features = features_of(tmp_path, version, INFO | {"ServerVersion": version["Version"]})
+    assert features.version == f"podman {version['Version']}"
+    assert not features.gateways
+    assert features_of(tmp_path / "docker", DOCKER, INFO).gateways
 
 
 @pytest.mark.parametrize("change", ["ID", "Name", "KernelVersion", "SecurityOptions", "SwapLimit"])

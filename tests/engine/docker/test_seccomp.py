@@ -130,10 +130,10 @@ def test_profile_is_omitted_if_the_daemon_cannot_filter(
     info = docker_engine._info()
     monkeypatch.setattr(docker_engine, "_info", lambda: {**info, "SecurityOptions": []})
     assert not docker_engine.check(images=(), runtime=None).seccomp
-    docker_engine.__dict__.pop("_seccomp", None)
+    docker_engine.__dict__.pop("_dialect", None)
     container = docker_start("sleep", "300")
     host = docker_engine._client.inspect_container(container.id)["HostConfig"]
     assert host["SecurityOpt"] == ["no-new-privileges"]
     container.kill("SIGKILL")
     assert finish(container)[0].exit_code == 137
-    docker_engine.__dict__.pop("_seccomp", None)
+    docker_engine.__dict__.pop("_dialect", None)

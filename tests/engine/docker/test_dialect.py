@@ -1,0 +1,87 @@
+"""Tests of what engines with Docker's API accept, and of what they list."""
+
+from typing import Any
+
+import docker
+import docker.errors
+import pytest
+
+from orchestrator.engine.docker.dialect import Dialect, dialect_of, labelled
+from orchestrator.engine.docker.seccomp import profile
+from tests.support.recorded_engines import DOCKER, INFO, OLD_PODMAN, PODMAN
+
+UNKNOWN = 'container create: unknown mount option "%s": invalid mount option'
+NO_PROFILE = "container create: opening seccomp profile failed: open %s: no such file or directory"
+
+
+class Client:
+    """An engine that refuses options as Podman 4.3.1 does, in these words."""
+
+    create_host_config = docker.APIClient.create_host_config
+    _version = "1.41"
+
+    def __init__(self, *, sees_paths: bool = True, problem: str = "") -> None:
+        self.sees_paths, self.problem = sees_paths, problem
+        self.left: list[str] = []
+
+    def create_container(self, *_: object, host_config: Any, **__: object) -> dict[str, str]:
+        if self.problem:
+            raise docker.errors.APIError("500", explanation=self.problem)
+        for options in (host_config.get("Tmpfs") or {}).values():
+            for option in options.split(","):
+                if option.partition("=")[0] in ("nr_inodes", "uid", "gid"):
+                    raise docker.errors.APIError("500", explanation=UNKNOWN % option)
+        for option in host_config.get("SecurityOpt") or ():
+            file = option.removeprefix("seccomp=")
+            if not (self.sees_paths and file.startswith("/")):
+                raise docker.errors.APIError("500", explanation=NO_PROFILE % file)
+        self.left.append("made")
+        return {"Id": "made"}
+
+    def remove_container(self, container: str, **_: object) -> None:
+        self.left.remove(container)
+
+
+def asked(client: Client, version: dict[str, Any] = OLD_PODMAN, **info: Any) -> Dialect:
+    return dialect_of(client, version, {**INFO, **info})  # type: ignore[arg-type]
+
+
+def test_docker_accepts_everything_and_is_not_asked() -> None:
+    refusing = Client(problem="must not be asked")
+    assert asked(refusing, DOCKER) == Dialect(seccomp=profile())
+    assert asked(refusing, DOCKER, SecurityOptions=[]) == Dialect()
+
+
+@pytest.mark.parametrize("version", [OLD_PODMAN, PODMAN], ids=["4.3", "5.4"])
+def test_what_podman_refuses_is_left_out(version: dict[str, Any]) -> None:
+    client = Client()
+    found = asked(client, version, Plugins={"Log": ["k8s-file", "none", "journald"]})
+    assert (found.tmpfs_inodes, found.tmpfs_owner, found.log_driver) == (False, False, "json-file")
+    assert found.processes
+    assert not found.archives_enter_mounts
+    assert client.left == []
+
+
+def test_profile_is_a_path_where_the_engine_sees_it_and_else_the_engines_own() -> None:
+    path = asked(Client()).seccomp
+    assert path is not None
+    assert path.endswith("/seccomp/profile.json")
+    assert asked(Client(sees_paths=False)).seccomp is None
+
+
+def test_other_refusals_are_errors() -> None:
+    with pytest.raises(docker.errors.APIError):
+        asked(Client(problem="no space left on device"))
+
+
+def test_listed_objects_without_all_labels_are_left_out() -> None:
+    """Podman 4.3.1 lists volumes with any of several labels: removing them would hit others."""
+    ours, others = {"managed": "true", "run": "1"}, {"managed": "true", "run": "2"}
+    listed = [
+        {"Labels": ours},
+        {"Labels": others},
+        {"Labels": None},
+        {"Labels": {**ours, "a": "b"}},
+    ]
+    assert labelled(listed, ours) == [listed[0], listed[3]]
+    assert labelled(None, ours) == []
