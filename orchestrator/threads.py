@@ -1,5 +1,6 @@
-"""Run a function in another thread for the duration of a block."""
+"""Run a function in another thread, during a block or when a block takes too long."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,3 +23,25 @@ def meanwhile(work: Callable[[], T]) -> Iterator[Future[T]]:
         done = pool.submit(work)
         yield done
     done.result()
+
+
+@contextmanager
+def unless_over(seconds: float, give_up: Callable[[], object]) -> Iterator[threading.Event]:
+    """Call `give_up` in another thread if the block takes longer than some seconds.
+
+    Yields:
+        An event that is set before the call.
+    """
+    late = threading.Event()
+
+    def act() -> None:
+        late.set()
+        give_up()
+
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()

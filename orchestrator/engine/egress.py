@@ -241,11 +241,19 @@ def _hosts_of_company(urls: Iterable[str], resolve: Resolve) -> Iterator[Allowed
 def check_gateways(
     config: ParallelConfig, egress: Mapping[Access, Egress], features: EngineFeatures
 ) -> None:
-    """Reject an engine that would ignore an allow-list, or has no network for a broker.
+    """Reject an engine that would ignore an allow-list, or has no network for a worker or broker.
 
     Raises:
-        UnsupportedError: The engine has no gateways, and a worker needs one.
+        UnsupportedError: A worker needs a network that the engine cannot close.
     """
+    # protection: rootless-engine-refused-for-open-network
+    if not features.open_network and any(access.network == "open" for access in egress):
+        raise UnsupportedError(
+            "this engine is rootless: it cannot close this machine to workers on an open network",
+            key="network.rootless",
+            hint="use `--network none`, also for setup, teardown and checks; or an engine that "
+            "root started",
+        )
     if not features.gateways and config.isolation.keys == "broker":
         raise UnsupportedError(
             "this engine cannot connect workers to a credential broker",
@@ -259,7 +267,8 @@ def check_gateways(
             "this engine has no gateways, which are needed for allow-lists, and for published "
             "ports without an open network",
             key="gateway.unsupported",
-            hint="use `--network open`, or `--network none` without `--ports`",
+            hint=("use `--network open`, or " if features.open_network else "use ")
+            + "`--network none` without `--ports`",
         )
 
 

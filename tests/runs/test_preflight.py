@@ -1,5 +1,6 @@
 """Tests of the checks before a run: errors and notices."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -362,3 +363,19 @@ def test_engine_without_gateways_is_refused(
     request = RunRequest(config=config(agent_cli="shell", isolation=isolation), root=repo)
     with raises("gateway.unsupported"):
         check_run(request, local_engine)
+
+
+@pytest.mark.parametrize(
+    "isolation",
+    [Isolation(network="open"), Isolation(network="none", check_network="open")],
+    ids=["task", "checks"],
+)
+def test_open_network_of_a_rootless_engine_is_refused(
+    repo: Path, local_engine: LocalEngine, isolation: Isolation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = replace(local_engine.check(images=(), runtime=None), open_network=False)
+    monkeypatch.setattr(local_engine, "check", lambda **_: features)
+    project = Project(checks=("true",))
+    wishes = config(agent_cli="shell", isolation=isolation, project=project)
+    with raises("network.rootless"):
+        check_run(RunRequest(config=wishes, root=repo), local_engine)

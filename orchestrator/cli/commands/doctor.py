@@ -203,7 +203,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     known = runtime if runtime in features.runtimes else None
     yield from _limits(engine, config, known)
     yield _worktrees(engine, features, with_isolation(config, runtime=known))
-    yield _open_network(engine)
+    yield _open_network(engine, features)
     yield _allow_lists(engine, features, config.isolation.runtime)
     for image, required in _images(config).items():
         yield check_image(engine, image, required=required)
@@ -315,9 +315,12 @@ def _worktrees(engine: Engine, features: EngineFeatures, config: ParallelConfig)
     return Check(name=name, state="fail", detail=said, hint=hint, exit_code=code)
 
 
-def _open_network(engine: Engine) -> Check:
+def _open_network(engine: Engine, features: EngineFeatures) -> Check:
     """Check which containers filter the connections of workers on an open network."""
     name = "open network"
+    if not features.open_network:
+        detail = "not supported by this engine, which is rootless"
+        return Check(name=name, state="warn", detail=detail, hint="use `--network none`")
     try:
         repository = _for_containers(engine)
         problem = open_network_problem(engine, str(repository.common_dir))
@@ -340,7 +343,8 @@ def _allow_lists(engine: Engine, features: EngineFeatures, runtime: str | None) 
         problem = error.message
     if problem is None:
         return Check(name=name, detail="each worker can have a gateway (tested)")
-    hint = "`--network none` and `--network open` need no gateway"
+    others = " and `--network open` need" if features.open_network else " needs"
+    hint = f"`--network none`{others} no gateway"
     return Check(name=name, state="warn", detail=problem, hint=hint)
 
 

@@ -106,7 +106,9 @@ class DockerEngine(DockerImages):
                 key="runtime.unknown",
                 hint=f"runtimes of the engine: {', '.join(runtimes)}",
             )
+        is_rootless = any("rootless" in option for option in info.get("SecurityOptions") or ())
         # protection: no-gateway-on-podman
+        # protection: no-open-network-on-rootless-engine
         return EngineFeatures(
             overlay=self._may_overlay(info),
             runtimes=runtimes,
@@ -114,7 +116,8 @@ class DockerEngine(DockerImages):
             memory=info["MemTotal"],
             version=f"{kind} {info['ServerVersion']}",
             seccomp=is_supported(info),
-            gateways=kind == "docker",
+            open_network=not is_rootless,
+            gateways=kind == "docker" and not is_rootless,
             ports=self._address.is_ssh or self._address.is_socket,
             id=str(info.get("ID") or ""),
             address=self._address.url,

@@ -32,6 +32,7 @@ from orchestrator.engine.spec import BindMount, ContainerSpec, Egress
 from orchestrator.errors import EngineError
 from orchestrator.gateway.allowed_host import BROKER_NAME, BROKER_PORT
 from orchestrator.text.sanitize import output_line
+from orchestrator.threads import unless_over
 
 _READY = b"guarded"
 # protection: container-does-not-start-if-its-rules-fail
@@ -67,6 +68,9 @@ _MEMORY = 64 * 1024**2
 # protection: guards-processes-limited
 _PIDS = 16
 _HELPER_PIDS = 64
+_PATIENCE = 60.0
+"""Maximum number of seconds that a helper container may take until its rules are active."""
+_LONGEST = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,11 +226,16 @@ def await_ready(guard: DockerContainer) -> None:
         EngineError: The container reports an error, or has ended.
     """
     said = b""
-    for chunk in guard.logs():
-        said += chunk.data
-        if _READY in said:
-            return
+    with unless_over(_PATIENCE, guard.close) as late:
+        for chunk in guard.logs():
+            said += chunk.data
+            if _READY in said:
+                return
+            if len(said) > _LONGEST:
+                break
     problem = output_line(said.decode("utf-8", "replace"))
+    if late.is_set():
+        problem = f"the container was not ready after {_PATIENCE:g} s"
     raise EngineError(
         f"cannot set up the firewall of the worker's network: {problem}",
         key="firewall.failed",

@@ -12,7 +12,7 @@ import docker.errors
 
 from orchestrator.engine.docker.container import remove_container
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.in_place.archive import Source
+from orchestrator.engine.in_place.archive import ArchiveError, Source
 from orchestrator.engine.labels import MANAGED, ROLE
 from orchestrator.errors import EngineError
 
@@ -36,9 +36,17 @@ def read_file(client: docker.APIClient, container: str, path: str, *, most: int)
         most: Maximum size in bytes of the file, with the archive around it.
 
     Raises:
-        EngineError: It is not a file, or the engine does not answer.
-        ArchiveError: It is too large.
+        EngineError: It is not a file, it is too large, or the engine does not answer.
     """
+    try:
+        return _read_file(client, container, path, most)
+    except (ArchiveError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
+        raise EngineError(
+            f"cannot read {path} of the container: {error}", key="image.unreadable"
+        ) from error
+
+
+def _read_file(client: docker.APIClient, container: str, path: str, most: int) -> bytes | None:
     with translated(f"read {path} of the container"):
         try:
             pieces, found = client.get_archive(container, path)

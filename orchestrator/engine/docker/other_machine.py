@@ -15,6 +15,7 @@ from orchestrator.engine.labels import MANAGED, ROLE
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
 from orchestrator.text.split_lines import split_lines
+from orchestrator.threads import unless_over
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _ASK = r"""
@@ -88,12 +89,18 @@ def _run(
     try:
         container.start()
         said = b""
-        for chunk in container.logs():
-            said += chunk.data if chunk.stream == "stdout" else b""
-            if len(said) > _LARGEST:
-                raise EngineError(
-                    "the engine's machine lists too many addresses", key="machine.too-long"
-                )
+        with unless_over(_PATIENCE, container.close) as late:
+            for chunk in container.logs():
+                said += chunk.data if chunk.stream == "stdout" else b""
+                if len(said) > _LARGEST:
+                    raise EngineError(
+                        "the engine's machine lists too many addresses", key="machine.too-long"
+                    )
+        if late.is_set():
+            raise EngineError(
+                f"the engine's machine did not list its addresses within {_PATIENCE:g} s",
+                key="machine.timeout",
+            )
         container.wait(_PATIENCE)
     finally:
         container.remove()

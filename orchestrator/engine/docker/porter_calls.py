@@ -21,12 +21,16 @@ from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.in_place.archive import ArchiveError, Source
 from orchestrator.engine.in_place.commands import LARGEST_ORDER
 from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
+from orchestrator.text.sanitize import one_line
 
 STATE = "/state"
 """Directory of the porter's own files, on a volume that no step sees."""
 _COMMAND = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "talk")
 _WAIT = "20"
 """Seconds for which the porter waits for further data before it ends an answer."""
+_SILENCE = 60.0
+"""Maximum number of seconds without a sign of life of a command; see `commands.talk`."""
+_MOST_SIGNS = 10_000
 _LONGEST_LINE = 64 * 1024**2
 _LARGEST_FRAME = 1024**2
 _LARGEST_FILE = 4 * 1024**2
@@ -34,10 +38,31 @@ _ATTEMPTS = 5
 """Number of connections without any progress, after which reading fails."""
 
 
+@contextmanager
+def understood() -> Iterator[None]:
+    """Translate the exceptions of a block that reads an answer of the place.
+
+    Raises:
+        EngineUnavailableError: The answer ended too early.
+        EngineError: The answer is not as expected.
+    """
+    try:
+        yield
+    except ArchiveError as error:
+        raise EngineUnavailableError(
+            "the connection to the place was cut", key="place.disconnected"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EngineError(
+            "the place sent something unreadable", key="place.answer-invalid"
+        ) from error
+
+
 class _Connection(DockerProcess):
     """A command in the porter's container that answers one call after the other."""
 
     _takes_input = True
+    _patience = _SILENCE
 
     def __init__(self, client: docker.APIClient, container: str) -> None:
         try:
@@ -48,6 +73,17 @@ class _Connection(DockerProcess):
 
     def ask(self, words: tuple[str, ...], data: bytes = b"") -> None:
         self.write(json.dumps(words).encode() + b"\n" + data)
+
+    def line(self, most: int) -> bytes:
+        """Return the next line that is not empty: empty ones are signs of life.
+
+        Raises:
+            ArchiveError: There is none, or it is too long.
+        """
+        for _ in range(_MOST_SIGNS):
+            if line := self.source.line(most):
+                return line
+        raise ArchiveError("the command does not end")
 
 
 def _close(connections: list[_Connection]) -> None:
@@ -109,21 +145,19 @@ class Porter:
         Raises:
             EngineError: The porter refused, or the place has ended.
         """
-        with self._connection() as connection:
-            try:
-                connection.ask(words, data)
-                answer: dict[str, Any] = json.loads(connection.source.line(_LONGEST_LINE))
-            except ArchiveError as error:
-                raise EngineUnavailableError(
-                    "the connection to the place was cut", key="place.disconnected"
-                ) from error
-            except ValueError as error:
-                raise EngineError(
-                    "the place sent something unreadable", key="place.answer-invalid"
-                ) from error
-        if "error" in answer:
-            raise EngineError(f"the place refused: {answer['error']}", key="place.refusal")
+        with self._connection() as connection, understood():
+            connection.ask(words, data)
+            answer: dict[str, Any] = json.loads(connection.line(_LONGEST_LINE))
+            refused = answer.get("error")
+        if refused is not None:
+            raise EngineError(f"the place refused: {one_line(str(refused))}", key="place.refusal")
         return answer
+
+    def state(self, step: str) -> str:
+        """Return how far a step is."""
+        answer = self.call("state", step)
+        with understood():
+            return str(answer["state"])
 
     def send(self, *words: str, data: bytes) -> None:
         """Run a command of the porter with some data, which may be kept only in memory.
@@ -166,32 +200,19 @@ class Porter:
         """Yield the frames of one connection; one without a name if all data is complete."""
         places = [str(word) for pair in offsets.items() for word in pair]
         at = dict(offsets)
-        with self._connection() as connection:
-            source = connection.source
-            try:
-                connection.ask(("read", _WAIT, *places))
-                while "final" not in (head := json.loads(source.line(_LARGEST_FILE))):
-                    name, length = head["name"], head["length"]
-                    if head["at"] != at[name] or not 0 < length <= _LARGEST_FRAME:
-                        raise EngineError(
-                            "the place sent other data than it was asked for",
-                            key="place.answer-invalid",
-                        )
-                    data = source.exactly(length)
-                    if hashlib.sha256(data).hexdigest() != head["sha256"]:
-                        raise EngineError(
-                            "data of the place was altered on its way", key="place.data-altered"
-                        )
-                    at[name] += length
-                    yield name, data
-            except ArchiveError as error:
-                raise EngineUnavailableError(
-                    "the connection to the place was cut", key="place.disconnected"
-                ) from error
-            except (ValueError, KeyError, TypeError) as error:
-                raise EngineError(
-                    "the place sent something unreadable", key="place.answer-invalid"
-                ) from error
+        with self._connection() as connection, understood():
+            connection.ask(("read", _WAIT, *places))
+            while "final" not in (head := json.loads(connection.line(_LARGEST_FILE))):
+                name, length = head["name"], head["length"]
+                if head["at"] != at[name] or not 0 < length <= _LARGEST_FRAME:
+                    raise ValueError("other data than it was asked for")
+                data = connection.source.exactly(length)
+                if hashlib.sha256(data).hexdigest() != head["sha256"]:
+                    raise EngineError(
+                        "data of the place was altered on its way", key="place.data-altered"
+                    )
+                at[name] += length
+                yield name, data
         if head["final"]:
             yield "", b""
 
@@ -201,5 +222,6 @@ class Porter:
         The object is empty if it was never written.
         """
         data = read_file(self._client, self.name, f"{STATE}/{name}", most=_LARGEST_FILE)
-        record: dict[str, Any] = {} if data is None else json.loads(data)
+        with understood():
+            record: dict[str, Any] = dict(json.loads(data or b"{}"))
         return record

@@ -21,6 +21,7 @@ _NOTICE = 5.0
 of its output.
 """
 _TICK = 0.05
+_LARGEST_ANSWER = 16 * 1024**2
 
 
 def read_frames(reader: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401  # of http.client
@@ -37,6 +38,8 @@ class DockerProcess:
 
     _takes_input = False
     """Whether the command has input although it has no terminal."""
+    _patience: float | None = None
+    """Maximum number of seconds without output; None for commands of users."""
 
     def __init__(
         self,
@@ -64,9 +67,9 @@ class DockerProcess:
                     ) from error
                 raise
             connection: Any = client.exec_start(self._id, tty=self._terminal, socket=True)
-        # The socket itself, without docker-py's wrappers: it is writable, and has no read timeout.
+        # The socket itself, without docker-py's wrappers: it is writable.
         self._socket = getattr(connection, "_sock", connection)
-        self._socket.settimeout(None)
+        self._socket.settimeout(self._patience)
         # The first bytes of output may already be in the buffer of the HTTP response.
         self._response = connection._response
         self._reader = self._response.raw._fp.fp
@@ -128,17 +131,28 @@ class DockerProcess:
         self._response.close()
 
 
+class _ShortCommand(DockerProcess):
+    _patience = 60.0
+
+
 def run_in(client: docker.APIClient, container_id: str, command: tuple[str, ...]) -> bytes:
-    """Run a command in a container and return what it prints; nothing if the container has ended.
+    """Run a short command in a container and return what it prints; nothing if the container ended.
 
     Raises:
-        EngineError: The engine does not answer, or refuses the command.
+        EngineError: The engine does not answer, refuses the command, or sends too much.
     """
-    with translated("run a command in the container"):
-        try:
-            started = client.exec_create(container_id, list(command), stderr=False)
-            return bytes(client.exec_start(started["Id"]))
-        except docker.errors.APIError as error:
-            if is_not_running(error):
-                return b""
-            raise
+    try:
+        process = _ShortCommand(client, container_id, command, terminal=None, env={})
+    except NotRunningError:
+        return b""
+    said = b""
+    try:
+        for chunk in process.output():
+            said += chunk.data if chunk.stream == "stdout" else b""
+            if len(said) > _LARGEST_ANSWER:
+                raise EngineError(
+                    "a command in a container printed too much", key="command.too-long"
+                )
+    finally:
+        process.close()
+    return said

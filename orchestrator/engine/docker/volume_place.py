@@ -25,7 +25,7 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import own_start
 from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.memory_parts import MEMORY, MemoryParts, options
-from orchestrator.engine.docker.porter_calls import STATE, Porter
+from orchestrator.engine.docker.porter_calls import STATE, Porter, understood
 from orchestrator.engine.docker.volume_step import Networks, VolumeStep, check_place, find_step
 from orchestrator.engine.docker.volumes import (
     Filling,
@@ -127,7 +127,8 @@ class VolumePlace:
             self._arrived = self._porter.read_record(_RECORD)
         elif f"{self.spec.name}-state" in existing:
             record = self._volumes.read(f"{self.spec.name}-state", _RECORD)
-            self._arrived = json.loads(record or b"{}")
+            with understood():
+                self._arrived = dict(json.loads(record or b"{}"))
         if found is not None and found["State"]["Running"]:
             return {}
         own = {name for name in self._arrived.values() if name.startswith(self.spec.name)}
@@ -248,7 +249,7 @@ class VolumePlace:
                 "the steps of this place have no network", key="place.no-network"
             )
         found = None if described.after is None else self.step(step)
-        state = "" if found is None else self._porter.call("state", step)["state"]
+        state = "" if found is None else self._porter.state(step)
         if found is not None and state == "waiting":
             # An earlier porter was to start it, or another process died before its order.
             found.remove()
@@ -359,20 +360,28 @@ class VolumePlace:
     ) -> DiskUse:
         """Return a measurement that the porter makes now."""
         found = self._porter.call("usage", str(most_files), str(seconds), *parts)
-        return DiskUse(**found)
+        with understood():
+            return DiskUse(**found)
 
     def changed(self, part: str, *, most: int, seconds: float) -> Iterator[str]:
         """Yield paths of files whose inodes changed after the first step began."""
-        yield from self._porter.call("changed", part, str(most), str(seconds))["paths"]
+        found = self._porter.call("changed", part, str(most), str(seconds))
+        with understood():
+            paths = [str(path) for path in found["paths"]]
+        yield from paths
 
     def journal(self, after: int) -> list[Entry]:
         """Return what the porter recorded."""
-        entries = self._porter.call("journal", str(after))["entries"]
-        return [Entry(**entry) for entry in entries]
+        found = self._porter.call("journal", str(after))
+        with understood():
+            return [Entry(**entry) for entry in found["entries"]]
 
     def take(self, part: str, into: Path, *, limit: int) -> int:
         """Let the porter pack the files of a part, and unpack them here."""
         packed = self._porter.call("pack", part, str(limit))
+        with understood():
+            expected = packed["size"], packed["sha256"]
+            left_out = int(packed["left_out"])
         digest = hashlib.sha256()
         size = 0
 
@@ -389,11 +398,11 @@ class VolumePlace:
             raise EngineError(
                 f"cannot take files from the place: {error}", key="place.transfer"
             ) from error
-        if (size, digest.hexdigest()) != (packed["size"], packed["sha256"]):
+        if (size, digest.hexdigest()) != expected:
             raise EngineError(
                 "files from the place were altered on their way", key="place.data-altered"
             )
-        return int(packed["left_out"])
+        return left_out
 
     def release(self) -> None:
         """Remove the place."""

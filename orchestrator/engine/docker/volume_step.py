@@ -54,7 +54,7 @@ class VolumeStep(DockerContainer):
 
     def start(self) -> None:
         """Start the container, unless it was started before; the porter lets the command begin."""
-        if not self._is_new and self._porter.call("state", self._step)["state"] == "waiting":
+        if not self._is_new and self._porter.state(self._step) == "waiting":
             raise EngineError(
                 "the step was not ordered completely; remove it, and order again",
                 key="place.step-incomplete",

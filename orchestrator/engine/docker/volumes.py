@@ -45,6 +45,8 @@ _LARGEST_TEXT = 4 * 1024**2
 _HELPER_MEMORY = 512 * 1024**2
 _HELPER_PIDS = 64
 _AT_ONCE = 8
+_COPY_TIME = 3600
+"""Maximum number of seconds in which the engine may copy the files of a run's worker."""
 
 
 @dataclass(kw_only=True)
@@ -195,7 +197,7 @@ class Volumes:
     def _run(self, container: str) -> None:
         with translated("copy files in the engine"):
             self._client.start(container)
-            code = self._client.wait(container, timeout=None)["StatusCode"]
+            code = self._client.wait(container, timeout=_COPY_TIME)["StatusCode"]
         if code:
             raise EngineError(
                 f"files could not be copied in the engine (exit code {code})", key="place.transfer"

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,8 @@ SHELL = "sh"
 LARGEST_ORDER = 16 * 1024**2
 """Maximum size in bytes of a command with its variables, or of a shell."""
 _TURNS = 200
+_SIGN = 10.0
+"""Seconds between two signs of life of a command."""
 
 
 def send(root: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -101,6 +104,28 @@ def perform(root: str, command: str, *arguments: str) -> int:
         answer = {"error": str(error)}
     print(json.dumps(answer), flush=True)
     return 1 if "error" in answer else 0
+
+
+def talk(root: str) -> None:
+    """Perform the commands on the standard input, one line each.
+
+    A command that takes long prints empty lines between those of its answer, as a sign of life.
+    """
+    while line := sys.stdin.buffer.readline():
+        over = threading.Event()
+        teller = threading.Thread(target=_tell, args=(over,), daemon=True)
+        teller.start()
+        try:
+            perform(root, *json.loads(line))
+        finally:
+            over.set()
+            teller.join()
+
+
+def _tell(over: threading.Event) -> None:
+    while not over.wait(_SIGN):
+        sys.stdout.buffer.write(b"\n")
+        sys.stdout.buffer.flush()
 
 
 _PRINTED: dict[str, Callable[..., None]] = {

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
-from orchestrator.engine.in_place.commands import LARGEST_ORDER, perform
+from orchestrator.engine.in_place.commands import LARGEST_ORDER, perform, talk
 from orchestrator.engine.in_place.records import Journal, Output, part_directory
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.machine import uptime
@@ -337,7 +337,6 @@ def main(root: str, command: str, *arguments: str) -> None:
     if command == "serve":
         sys.exit(Porter(root).serve())
     if command == "talk":
-        while line := sys.stdin.buffer.readline():
-            perform(root, *json.loads(line))
+        talk(root)
         return
     sys.exit(perform(root, command, *arguments))

@@ -146,7 +146,8 @@ def engine() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         ("tests/engine/docker/test_requirements.py", "tests/engine/docker/test_tls.py"),
-        ("no gateway on Podman", Give("gateways=True")),
+        ("no gateway on Podman", Give("gateways=not is_rootless")),
+        ("no open network on rootless engine", Give("open_network=True")),
         ("no connection without TLS", Never()),
     )  # fmt: skip
     yield from marked(
@@ -364,6 +365,7 @@ def _gateway() -> Iterator[Protection]:
     yield from marked(
         ("tests/runs/test_preflight.py",),
         ("engine without gateways refused for an allow-list", Remove()),
+        ("rootless engine refused for an open network", Never()),
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ class Engine:
 
     seccomp = True
     gateways = True
+    open_network = True
 
     def __init__(self, *images: str) -> None:
         self._images = images
@@ -40,6 +41,7 @@ class Engine:
         return EngineFeatures(
             overlay=True, runtimes=("runc", "runsc"), cpus=8, memory=32 * GB,
             version="docker 9", seccomp=self.seccomp, gateways=self.gateways,
+            open_network=self.open_network,
         )  # fmt: skip
 
     def image_info(self, image: str) -> ImageInfo | None:
@@ -350,6 +352,15 @@ def test_missing_gateways_are_a_warning(
     monkeypatch.setattr(Engine, "gateways", gateways)
     run(["doctor"])
     assert f"! allow-lists: {said}" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.usefixtures("repository")
+def test_missing_open_network_is_a_warning(machine, capsys, monkeypatch):
+    machine((BASE_IMAGE,))
+    monkeypatch.setattr(Engine, "open_network", False)
+    run(["doctor"])
+    said = "! open network: not supported by this engine, which is rootless"
+    assert said in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.usefixtures("repository")

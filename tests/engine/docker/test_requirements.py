@@ -71,6 +71,11 @@ def test_recorded_engine_is_left_to_the_tests_in_containers(
 ) -> None:
     features = features_of(tmp_path, version, info)
     assert (features.overlay, features.enforced) == (overlay, {})
+    assert (
+        features.open_network
+        is features.gateways
+        is ("name=rootless" not in info["SecurityOptions"])
+    )
     assert features.address == f"unix://{tmp_path}/engine.sock"
 
 
