@@ -72,7 +72,6 @@ def translated(action: str) -> Iterator[None]:
 
 def is_not_running(error: docker.errors.APIError) -> bool:
     """Return whether the engine refused because a container is gone, has ended or is paused."""
-    # Podman 4.3 reports an error of its own for a container that has ended.
     return error.status_code in (404, 409) or _NOT_RUNNING in _explain(error)
 
 
@@ -80,6 +79,9 @@ def _refusal(action: str, error: docker.errors.APIError) -> OrchestratorError:
     text = _explain(error)
     if any(phrase in text for phrase in _PORT_TAKEN):
         return PortTakenError(f"cannot {action}: {text}", key="port.taken")
+    if _NOT_RUNNING in text:
+        # Podman 4.3 removes no container that is about to end: the call is repeated.
+        return EngineUnavailableError(f"cannot {action}: {text}", key="container.ending")
     if _OPEN_FILES in text:
         return EngineError(
             f"cannot {action}: the engine's own limit of open files is lower than `open_files`",

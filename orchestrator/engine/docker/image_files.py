@@ -2,7 +2,7 @@
 
 import io
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from io import RawIOBase
 from typing import IO, Any, cast
@@ -62,6 +62,25 @@ def _read_file(client: docker.APIClient, container: str, path: str, most: int) -
         if file is None:
             raise EngineError(f"{path} of the container is not a file", key="image.unreadable")
         return file.read()
+
+
+def shell_of(
+    client: docker.APIClient, container: str, image: str, known: MutableMapping[str, bytes]
+) -> bytes:
+    """Return the shell of a container's image, and add it to the known ones, by the image's id.
+
+    Raises:
+        EngineError: The image has none.
+    """
+    with translated("inspect the image"):
+        found = client.inspect_image(image)  # type: ignore[no-untyped-call]
+    shell = known.get(found["Id"])
+    if shell is None:
+        shell = read_file(client, container, "/bin/sh", most=_LARGEST)
+        if shell is None:
+            raise EngineError(f"the image `{image}` has no `/bin/sh`", key="image.no-shell")
+        known[found["Id"]] = shell
+    return shell
 
 
 def image_files(

@@ -15,6 +15,7 @@ MEMORY = "/memory"
 _LEAST = 64 * 1024**2
 """Size in bytes of the smallest volume in memory; a larger one has room for its files four times.
 """
+_PAGE = 4096
 _MOST_FILES = 100_000
 
 
@@ -59,4 +60,5 @@ def options(spec: PlaceSpec, name: str) -> str:
     """Return the mount options of the volume for a part in memory, whose files may come later."""
     source = source_of(next(part for part in spec.parts if part.name == name))
     room = 4 * disk_use([source], most_files=_MOST_FILES).size if source.is_dir() else 0
-    return f"size={max(_LEAST, room)},mode=0755"
+    # In blocks of a page: Podman takes `size` for a quota on disk, which few file systems have.
+    return f"nr_blocks={max(_LEAST, room) // _PAGE},mode=0755"

@@ -69,6 +69,7 @@ class DockerProcess:
             connection: Any = client.exec_start(self._id, tty=self._terminal, socket=True)
         # The socket itself, without docker-py's wrappers: it is writable.
         self._socket = getattr(connection, "_sock", connection)
+        # protection: commands-of-ours-do-not-wait-forever
         self._socket.settimeout(self._patience)
         # The first bytes of output may already be in the buffer of the HTTP response.
         self._response = connection._response

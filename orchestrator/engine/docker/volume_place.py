@@ -23,7 +23,7 @@ from docker.types import Mount
 from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import own_start
-from orchestrator.engine.docker.image_files import read_file
+from orchestrator.engine.docker.image_files import shell_of
 from orchestrator.engine.docker.memory_parts import MEMORY, MemoryParts, options
 from orchestrator.engine.docker.porter_calls import STATE, Porter, understood
 from orchestrator.engine.docker.volume_step import Networks, VolumeStep, check_place, find_step
@@ -50,12 +50,10 @@ _SHIM = files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(enco
 _CHANNEL = "/run/place"
 """Directory of a step's channel in its own container."""
 _CHANNELS, _PARTS = "/channels", "/parts"
-# In blocks of a page: Podman takes `size` for a quota on disk, which few file systems have.
 _CHANNEL_OPTIONS = "nr_blocks=5120,nr_inodes=100,mode=0755"
 _READ = ("DAC_READ_SEARCH",)
 """The porter's only capability: it measures directories that a worker closed to others."""
 _RECORD = "put.json"
-_LARGEST_SHELL = 16 * 1024**2
 _sharing = threading.Lock()
 """Held while files that places share are sent, so that this process sends them once."""
 
@@ -325,28 +323,12 @@ class VolumePlace:
         """Create a container of a step, with the shell for its shim."""
         container = self._volumes.container(spec, mounts, init=False)
         try:
-            shell = self._shell(container, spec.image)
+            shell = shell_of(self._client, container, spec.image, self._shells)
             self._porter.send("shell", step, data=shell)
         except BaseException:
             self._volumes.remove_container(container)
             raise
         return VolumeStep(self._client, container, self._porter, step, is_new=True)
-
-    def _shell(self, container: str, image: str) -> bytes:
-        """Return the shell of a container's image.
-
-        Raises:
-            EngineError: The image has none.
-        """
-        with translated("inspect the image"):
-            found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
-        shell = self._shells.get(found["Id"])
-        if shell is None:
-            shell = read_file(self._client, container, "/bin/sh", most=_LARGEST_SHELL)
-            if shell is None:
-                raise EngineError(f"the image `{image}` has no `/bin/sh`", key="image.no-shell")
-            self._shells[found["Id"]] = shell
-        return shell
 
     def step(self, name: str) -> VolumeStep | None:
         """Return the container of a step; None if it was not ordered."""
@@ -367,8 +349,7 @@ class VolumePlace:
         """Yield paths of files whose inodes changed after the first step began."""
         found = self._porter.call("changed", part, str(most), str(seconds))
         with understood():
-            paths = [str(path) for path in found["paths"]]
-        yield from paths
+            yield from [str(path) for path in found["paths"]]
 
     def journal(self, after: int) -> list[Entry]:
         """Return what the porter recorded."""

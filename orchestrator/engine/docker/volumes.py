@@ -68,9 +68,7 @@ class Volumes:
 
     def __init__(self, client: docker.APIClient, spec: PlaceSpec, *, dialect: Dialect) -> None:
         self._client, self._name, self._dialect = client, spec.name, dialect
-        # Containers of the place have roles of their own, and are found by the other labels.
-        shared = {key: value for key, value in spec.labels.items() if key != ROLE}
-        self.labels = {**shared, PLACE: spec.name}
+        self.labels = {**spec.labels, PLACE: spec.name}
         self._common = {
             key: spec.labels[key] for key in (MANAGED, REPOSITORY, RUN) if key in spec.labels
         }

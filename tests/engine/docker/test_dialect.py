@@ -6,12 +6,15 @@ import docker
 import docker.errors
 import pytest
 
+from orchestrator.engine.docker.container import remove_container
 from orchestrator.engine.docker.dialect import Dialect, dialect_of, labelled
 from orchestrator.engine.docker.seccomp import profile
 from tests.support.recorded_engines import DOCKER, INFO, OLD_PODMAN, PODMAN
 
 UNKNOWN = 'container create: unknown mount option "%s": invalid mount option'
 NO_PROFILE = "container create: opening seccomp profile failed: open %s: no such file or directory"
+
+ENDING = "cannot remove container 8 as it could not be stopped: container state improper: stopped"
 
 
 class Client:
@@ -23,6 +26,8 @@ class Client:
     def __init__(self, *, sees_paths: bool = True, problem: str = "") -> None:
         self.sees_paths, self.problem = sees_paths, problem
         self.left: list[str] = []
+        self.ends = 0
+        """How often a container is about to end when it is to be removed."""
 
     def create_container(self, *_: object, host_config: Any, **__: object) -> dict[str, str]:
         if self.problem:
@@ -39,6 +44,9 @@ class Client:
         return {"Id": "made"}
 
     def remove_container(self, container: str, **_: object) -> None:
+        if self.ends:
+            self.ends -= 1
+            raise docker.errors.APIError("500", explanation=ENDING)
         self.left.remove(container)
 
 
@@ -72,6 +80,13 @@ def test_profile_is_a_path_where_the_engine_sees_it_and_else_the_engines_own() -
 def test_other_refusals_are_errors() -> None:
     with pytest.raises(docker.errors.APIError):
         asked(Client(problem="no space left on device"))
+
+
+def test_container_that_ends_meanwhile_is_removed() -> None:
+    client = Client()
+    client.left, client.ends = ["made"], 2
+    remove_container(client, "made")  # type: ignore[arg-type]
+    assert client.left == []
 
 
 def test_listed_objects_without_all_labels_are_left_out() -> None:
