@@ -200,6 +200,7 @@ def _session_options(session: Session | None) -> tuple[str, ...]:
     if not session.continued:
         return ("--session-id", session.id)
     # The file of a session contains a system prompt, which the worker may have changed.
+    # protection: system-prompt-of-session-is-not-sent
     return ("--system-prompt-snapshot", "off", "--resume", session.id)
 
 

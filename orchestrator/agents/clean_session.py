@@ -22,6 +22,7 @@ OF_CODEX = ("base_instructions", "dynamic_tools")
 
 def claude(line: dict[str, Any]) -> bool:
     """Return whether a line of a session is kept. Without `cost-state`, costs are not added up."""
+    # protection: settings-are-removed-from-sessions-of-claude
     return line.get("type") not in OF_CLAUDE
 
 
@@ -31,9 +32,11 @@ def codex(line: dict[str, Any]) -> bool:
     if not isinstance(payload, dict):
         return True
     if line.get("type") == "session_meta":
+        # protection: settings-are-removed-from-sessions-of-codex
         for name in OF_CODEX:
             payload.pop(name, None)
         payload["cwd"] = WORKSPACE
+    # protection: counts-are-removed-from-sessions-of-codex
     return payload.get("type") != "token_count"
 
 
@@ -62,6 +65,7 @@ def clean_file(path: str, keeps: Callable[[dict[str, Any]], bool]) -> None:
 def clean_database(path: str) -> None:
     """Reset directory and permissions of all sessions in opencode's database."""
     with sqlite3.connect(path) as database:
+        # protection: settings-are-removed-from-sessions-of-opencode
         database.execute("UPDATE session SET directory = ?, permission = NULL", (WORKSPACE,))
     database.close()
 

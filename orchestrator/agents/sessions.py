@@ -15,6 +15,7 @@ def continuing(program: str, session: Session | None, command: tuple[str, ...]) 
 
     A worker may have written anything to these files. They are read in the new container only.
     """
+    # protection: session-is-cleaned-before-it-is-continued
     if session is None or not session.continued:
         return command
     text = files("orchestrator.agents").joinpath("clean_session.py").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from orchestrator.git.worktree import HALF_MADE
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.workspace.artifacts import ARTIFACTS, HANDED, HANDED_HALF
 from orchestrator.workspace.layout import CHECKED, PROBE
+from orchestrator.workspace.session_files import forget_session
 from orchestrator.workspace.shared_files import INPUTS_PLACE
 
 _ASIDE = ("upper", "copy", "overlay", "caches", HANDED, HANDED_HALF)
@@ -90,6 +91,7 @@ def _drop(state: Path, *, refused_too: bool) -> int:
     wrote = any((state / name).exists() for name in ("upper", "copy"))
     if wrote and (state / "git").exists() and not refused_too:
         return 0
+    forget_session(state)
     written = [state / name for name in ("upper", "copy")]
     freed = disk_use(written, most_files=_MOST_FILES).size
     for name in (*_ASIDE, *_REFUSED):

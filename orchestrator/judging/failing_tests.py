@@ -18,6 +18,9 @@ MOST_BYTES = 8 * 1024**2
 MOST_CASES = 10_000
 """Maximum number of tests in one JUnit file."""
 _DEEPEST = 50
+_MOST_FAILURES = 50
+_MOST_OF_FAILURE = 2000
+"""Maximum number of characters of a failed test's text."""
 _BAD = frozenset({"failure", "error"})
 
 
@@ -55,16 +58,57 @@ class _Cases:
 def read_cases(data: bytes) -> dict[str, Outcome] | None:
     """Return the result of each test in a JUnit file; None if the file is not usable."""
     cases = _Cases()
+    return cases.found if _parse(_parser(cases), data) else None
+
+
+def _parser(cases: _Cases) -> expat.XMLParserType:
     parser = expat.ParserCreate()
     parser.StartElementHandler = cases.start
     parser.EndElementHandler = cases.end
     # protection: junit-file-declares-no-document-type
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = cases.refuse
+    return parser
+
+
+def _parse(parser: expat.XMLParserType, data: bytes) -> bool:
     try:
         parser.Parse(data[:MOST_BYTES], True)
     except (expat.ExpatError, ValueError, LookupError):
-        return None
-    return cases.found
+        return False
+    return True
+
+
+class _Failures(_Cases):
+    """The texts of the failed tests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: dict[str, str] = {}
+        self._reads: str | None = None
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        super().start(name, attributes)
+        if self._case is not None and name in _BAD and len(self.texts) < _MOST_FAILURES:
+            self._reads = self._case
+            self.texts.setdefault(self._case, attributes.get("message", "")[:_MOST_OF_FAILURE])
+
+    def text(self, data: str) -> None:
+        if self._reads is not None:
+            known = self.texts[self._reads]
+            self.texts[self._reads] = f"{known}{data}"[:_MOST_OF_FAILURE]
+
+    def end(self, name: str) -> None:
+        super().end(name)
+        if name in _BAD:
+            self._reads = None
+
+
+def read_failures(data: bytes) -> dict[str, str] | None:
+    """Return the names and texts of the first failed tests in a JUnit file; None if unusable."""
+    failures = _Failures()
+    parser = _parser(failures)
+    parser.CharacterDataHandler = failures.text
+    return failures.texts if _parse(parser, data) else None
 
 
 _MOST_LINES = 100_000

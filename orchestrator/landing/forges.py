@@ -5,21 +5,28 @@ workers are passed to the programs only as values of options and on stdin.
 """
 
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
+import tempfile
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.text.sanitize import output_line
 from orchestrator.text.split_lines import split_lines
 
 _TIMEOUT = 120.0
-_MOST_SAID = 4 * 1024**2
+_MOST_SAID = 32 * 1024**2
+_MOST_OF_LOG = 8 * 1024
+"""Number of bytes at the end of a job's log that are read."""
 _ADDRESS = re.compile(
     r"(?:[a-z+]+://(?:[^/@]*@)?(?P<host>[^/:]+)(?::\d+)?/|(?:[^/@]+@)?(?P<short>[^/:@]+):)"
     r"/*(?P<path>[^:]+?)(?:\.git)?/*"
@@ -52,6 +59,8 @@ class Existing:
     number: str
     url: str
     body: str
+    base: str
+    """Branch into which the changes are to be merged."""
 
 
 class Forge(Protocol):
@@ -68,6 +77,9 @@ class Forge(Protocol):
     def update_command(self, number: str, request: Request) -> tuple[list[str], str]:
         """Return the command that updates a pull request, and its stdin."""
 
+    def comment_command(self, number: str, text: str) -> tuple[list[str], str]:
+        """Return the command that comments on a pull request, and its stdin."""
+
     def run(self, command: Sequence[str], stdin: str) -> str:
         """Run a command, and return the last line that it prints."""
 
@@ -82,7 +94,8 @@ class _Program:
         self._top = top
         self._repo = repo
 
-    def _command(self, *words: str) -> list[str]:
+    def command(self, *words: str) -> list[str]:
+        """Return a command for the repository."""
         return [self.program, *words, *([f"--repo={self._repo}"] if self._repo else [])]
 
     def run(self, command: Sequence[str], stdin: str) -> str:
@@ -94,38 +107,89 @@ class _Program:
         said = split_lines(self._output(command, stdin).strip())
         return output_line(said[-1], limit=500) if said else ""
 
-    def _output(self, command: Sequence[str], stdin: str = "") -> str:
+    def _output(self, command: Sequence[str], stdin: str = "", *, end: bool = False) -> str:
+        """Return the beginning of a command's stdout; with `end`, its end."""
         shown = " ".join(command[:3])
         try:
-            done = subprocess.run(
-                command, input=stdin.encode("utf-8", "replace"), capture_output=True,
-                cwd=self._top, timeout=_TIMEOUT, check=False, start_new_session=True,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
+            with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+                given.write(stdin.encode("utf-8", "replace"))
+                given.seek(0)
+                code, said = self._read(command, given, errors, end=end)
+                errors.seek(max(0, errors.seek(0, os.SEEK_END) - 2000))
+                why = errors.read(2000).decode("utf-8", "replace").strip()
+        except OSError as error:
             raise ForgeError(f"`{shown}` failed: {error}", key="forge.failed") from error
-        if done.returncode:
-            said = done.stderr[-2000:].decode("utf-8", "replace").strip()
+        if code:
             # protection: pr-printed-errors-are-sanitised
-            why = output_line(said, limit=500) or f"exit code {done.returncode}"
+            why = output_line(why, limit=500) or f"exit code {code}"
             raise ForgeError(
                 f"`{shown}` failed: {why}",
                 key="forge.failed",
                 hint=f"`{self.program} auth status` shows whether you are logged in",
             )
-        return done.stdout[:_MOST_SAID].decode("utf-8", "replace")
+        return said.decode("utf-8", "replace")
 
-    def _list(self, command: Sequence[str]) -> list[dict[str, Any]]:
-        if shutil.which(self.program) is None:
-            return []
+    def _read(
+        self, command: Sequence[str], stdin: IO[bytes], stderr: IO[bytes], *, end: bool
+    ) -> tuple[int, bytes]:
+        """Run a command, and return its exit code and the first or last bytes of its stdout."""
+        kept = bytearray()
+        with subprocess.Popen(
+            command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, cwd=self._top,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            timer = threading.Timer(_TIMEOUT, _kill, [process])
+            timer.start()
+            try:
+                while process.stdout and (chunk := process.stdout.read1(1024**2)):  # type: ignore[attr-defined]
+                    # protection: logs-of-jobs-are-read-with-limit
+                    kept += chunk if end else chunk[: _MOST_SAID - len(kept)]
+                    if end:
+                        del kept[:-_MOST_OF_LOG]
+            finally:
+                timer.cancel()
+        return process.returncode, bytes(kept)
+
+    def _json(self, command: Sequence[str]) -> object:
         try:
-            found = json.loads(self._output(command) or "[]")
-        except ValueError as error:
+            found: object = json.loads(self._output(command) or "[]")
+            return found
+        except (ValueError, RecursionError) as error:
             raise ForgeError(
                 f"`{' '.join(command[:3])}` did not print JSON", key="forge.answer-invalid"
             ) from error
+
+    def _list(self, command: Sequence[str]) -> list[dict[str, Any]]:
+        found = self._json(command) if shutil.which(self.program) else []
         return (
             [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
         )
+
+    def api(self, *words: str) -> object:
+        """Return the answer of the forge's API, which anybody may have influenced.
+
+        Raises:
+            ForgeError: The command failed, or its output is not JSON.
+        """
+        return self._json(self.api_command(*words))
+
+    def api_command(self, *words: str) -> list[str]:
+        """Return a command that calls the forge's API."""
+        host = (self._repo or "").removeprefix("https://").partition("/")[0]
+        return [self.program, "api", *([f"--hostname={host}"] if host else []), *words]
+
+    def end_of(self, command: Sequence[str]) -> str:
+        """Run a command, and return the end of its output.
+
+        Raises:
+            ForgeError: The command failed.
+        """
+        return self._output(command, end=True)
+
+    @property
+    def path(self) -> str:
+        """Return the path of the repository on its server; empty if it is not known."""
+        return (self._repo or "").removeprefix("https://").partition("/")[2]
 
 
 class GitHub(_Program):
@@ -135,20 +199,24 @@ class GitHub(_Program):
 
     def find(self, head: str) -> Existing | None:
         """Return the open pull request of the branch `head`; None if there is none."""
-        fields = ("--state=open", "--limit=1", "--json=number,url,body")
-        found = self._list(self._command("pr", "list", f"--head={head}", *fields))
-        return _existing(found, "number", "url", "body")
+        fields = ("--state=open", "--limit=1", "--json=number,url,body,baseRefName")
+        found = self._list(self.command("pr", "list", f"--head={head}", *fields))
+        return _existing(found, "number", "url", "body", "baseRefName")
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
         """Return the command that creates a pull request, and its stdin."""
         draft = ["--draft"] if request.draft else []
         words = (f"--head={request.head}", *_options(request, "base", "--body-file=-"))
-        return self._command("pr", "create", *words, *draft), request.body
+        return self.command("pr", "create", *words, *draft), request.body
 
     def update_command(self, number: str, request: Request) -> tuple[list[str], str]:
         """Return the command that updates a pull request, and its stdin."""
         words = _options(request, "base", "--body-file=-")
-        return self._command("pr", "edit", number, *words), request.body
+        return self.command("pr", "edit", number, *words), request.body
+
+    def comment_command(self, number: str, text: str) -> tuple[list[str], str]:
+        """Return the command that comments on a pull request, and its stdin."""
+        return self.command("pr", "comment", number, "--body-file=-"), text
 
 
 class GitLab(_Program):
@@ -159,18 +227,22 @@ class GitLab(_Program):
     def find(self, head: str) -> Existing | None:
         """Return the open merge request of the branch `head`; None if there is none."""
         words = (f"--source-branch={head}", "--per-page=1", "--output=json")
-        found = self._list(self._command("mr", "list", *words))
-        return _existing(found, "iid", "web_url", "description")
+        found = self._list(self.command("mr", "list", *words))
+        return _existing(found, "iid", "web_url", "description", "target_branch")
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
         """Return the command that creates a merge request, and its stdin."""
         draft = ["--draft"] if request.draft else []
         words = (f"--source-branch={request.head}", *self._options(request))
-        return self._command("mr", "create", *words, *draft, "--yes"), ""
+        return self.command("mr", "create", *words, *draft, "--yes"), ""
 
     def update_command(self, number: str, request: Request) -> tuple[list[str], str]:
         """Return the command that updates a merge request, and its stdin."""
-        return self._command("mr", "update", number, *self._options(request), "--yes"), ""
+        return self.command("mr", "update", number, *self._options(request), "--yes"), ""
+
+    def comment_command(self, number: str, text: str) -> tuple[list[str], str]:
+        """Return the command that comments on a merge request, and its stdin."""
+        return self.command("mr", "note", number, f"--message={text}"), ""
 
     def _options(self, request: Request) -> list[str]:
         return _options(request, "target-branch", f"--description={request.body}")
@@ -179,6 +251,11 @@ class GitLab(_Program):
 def _options(request: Request, base: str, body: str) -> list[str]:
     # Joined with `=`: a title that begins with a dash is still no option.
     return [f"--{base}={request.base}", f"--title={request.title}", body]
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _existing(found: Sequence[dict[str, Any]], *keys: str) -> Existing | None:

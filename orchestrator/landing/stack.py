@@ -47,6 +47,12 @@ class Place:
     """The commits that the remote branch gets and the target lacks, newest first."""
 
 
+def head_of(run: RunBranches, branch: Branch) -> str:
+    """Return the name of a worker's branch on the remote repository."""
+    # Numbers of workers are used again in other clones and after a cleanup.
+    return branch.branch if branch.is_named else f"{branch.branch}-{run.run_id}"
+
+
 class Stack:
     """Decides the pull request of each worker of a run, by what the target branch contains."""
 
@@ -123,8 +129,7 @@ class Stack:
 
     def head(self, branch: Branch) -> str:
         """Return the name of a worker's branch on the remote repository."""
-        # Numbers of workers are used again in other clones and after a cleanup.
-        return branch.branch if branch.is_named else f"{branch.branch}-{self._run.run_id}"
+        return head_of(self._run, branch)
 
     def _below(self, number: int) -> list[Branch]:
         """Return the branches that a worker's branch contains."""

@@ -1,18 +1,17 @@
 """Continue one worker of a run with a message, whether the run is live or has ended."""
 
 import threading
-from dataclasses import dataclass
 
 from orchestrator.agents.base import Agent
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError, RunDiedError
 from orchestrator.events import Emit
 from orchestrator.results import RunResult, WorkerResult, sum_up
-from orchestrator.runs.continuing import Message
+from orchestrator.runs.continuing import Message, leave_message
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import require_record
-from orchestrator.state.turns import current_turn, is_queued, queue_message, withdraw_message
+from orchestrator.state.turns import is_queued, number_of, withdraw_message
 
 _TICK = 0.1
 """Seconds between two checks whether the run's process has delivered a message."""
@@ -81,63 +80,48 @@ class ContinuedWorker:
         Returns:
             None if the run ended and did not deliver the message.
         """
-        directory, number = self._directory, self._message.worker_id
-        line = _Line(directory, number)
-        line.join(self._message)
+        directory, number, turn = self._directory, self._message.worker_id, self._message.turn
+        self._join_line()
         while True:
             was_live = directory.is_live()
-            result = line.result()
-            if result is not None or (not was_live and is_queued(directory, number)):
-                withdraw_message(directory, number)
+            waits = is_queued(directory, number, turn)
+            result = None if waits else self._result()
+            if result is not None:
                 return result
-            if not was_live:
+            if waits and not was_live and withdraw_message(directory, number, turn):
+                return None
+            if not waits and not was_live:
                 raise RunDiedError(
                     f"the process of run {self.run_id} died in the turn of worker {number}",
                     key="run.died",
                     hint=f"resume the run: `orchestrator resume {self.run_id}`",
                 )
             if self._cancelled.wait(_TICK):
-                withdrawn = is_queued(directory, number)
-                withdraw_message(directory, number)
+                withdrawn = withdraw_message(directory, number, turn)
                 told = "was withdrawn" if withdrawn else "had been delivered already"
                 raise ConfigError(
                     f"interrupted: the message to worker {number} {told}", key="message.withdrawn"
                 )
 
-
-@dataclass
-class _Line:
-    """The place of a message for a worker of a live run."""
-
-    directory: RunDirectory
-    worker_id: int
-    last: int = 1
-    """Number of the worker's turn when the message was left."""
-
-    def join(self, message: Message) -> None:
+    def _join_line(self) -> None:
         """Leave the message.
 
         Raises:
             ConfigError: Another message waits, or the worker never ran.
         """
-        directory, number = self.directory, self.worker_id
-        if is_queued(directory, number):
-            raise ConfigError(
-                f"another message waits for worker {number}",
-                key="message.waiting",
-                hint="wait for the end of its turn",
-            )
-        turn, result = current_turn(directory, number), directory.result(number)
+        directory, number, turn = self._directory, self._message.worker_id, self._message.turn
+        result = directory.result(number)
         if result is not None and result.never_ran:
             raise ConfigError(f"worker {number} never ran and cannot continue", key="worker.gone")
-        self.last = 1 if turn is None else turn.number
-        queue_message(directory, number, message.turn)
-        if message.turn.now and result is None:
+        leave_message(directory, self._message)
+        if turn.now and result is None:
             directory.ask_to_end_turn(number)
 
-    def result(self) -> WorkerResult | None:
-        """Return the result of the worker if a later turn has ended."""
-        result = self.directory.result(self.worker_id)
-        if result is None or is_queued(self.directory, self.worker_id):
-            return None
-        return result if result.turns and result.turns[-1].number > self.last else None
+    def _result(self) -> WorkerResult | None:
+        """Return the worker's result, if the turn of the message has ended or could not begin."""
+        directory, number = self._directory, self._message.worker_id
+        own = number_of(directory, number, self._message.turn)
+        result = directory.result(number)
+        if result is None or own is None:
+            return result
+        return result if result.turns and result.turns[-1].number >= own else None

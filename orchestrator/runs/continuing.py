@@ -12,7 +12,7 @@ from orchestrator.state.run_record import RunRecord
 from orchestrator.state.turns import LONGEST_MESSAGE, NextTurn, current_turn, queue_message
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.checked_run import CheckedRequest
-from orchestrator.worker.turns import message_about_checks
+from orchestrator.worker.turns import awaits_turn, message_about_checks
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,10 @@ def check_continues(directory: RunDirectory, record: RunRecord, message: Message
     worker = _recorded(directory, record, number)
     results = {spec.worker_id: directory.result(spec.worker_id) for spec in record.workers}
     result = results[number]
-    if result is None or None in results.values():
+    # protection: undelivered-message-is-not-replaced
+    if result is None or None in results.values() or awaits_turn(directory, number):
         raise ConfigError(
-            f"the process of run {run_id} died before its workers were done",
+            f"the process of run {run_id} died before its workers were done, or had their messages",
             key="run.unfinished",
             hint=f"resume the run first: `orchestrator resume {run_id}`",
         )
@@ -120,6 +121,7 @@ def deliver(
         ConfigError: The message contains a secret.
         OSError: The disk is full.
     """
+    # protection: message-with-secret-refused
     if request.redactor.text(message.turn.message) != message.turn.message:
         raise ConfigError(
             "the message contains the value of a secret, which would be recorded",
@@ -127,7 +129,22 @@ def deliver(
             hint="name the variable instead: the worker has its value",
         )
     keep_private(request, record)
-    queue_message(directory, message.worker_id, message.turn)
+    leave_message(directory, message)
+
+
+def leave_message(directory: RunDirectory, message: Message) -> None:
+    """Leave a message for a worker.
+
+    Raises:
+        ConfigError: Another message waits.
+        OSError: The disk is full.
+    """
+    if not queue_message(directory, message.worker_id, message.turn):
+        raise ConfigError(
+            f"another message waits for worker {message.worker_id}",
+            key="message.waiting",
+            hint="wait for the end of its turn",
+        )
 
 
 def _recorded(directory: RunDirectory, record: RunRecord, worker_id: int) -> RecordedWorker:

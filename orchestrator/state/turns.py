@@ -8,8 +8,11 @@
 Moving the file is atomic, so no message is delivered twice.
 """
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -41,6 +44,10 @@ class NextTurn(BaseModel):
     """Number of times that failed checks are sent back from this turn on; None: as before."""
     now: bool = False
     """Whether a running worker is stopped, so that it gets the message at once."""
+    sources: tuple[str, ...] = Field(default=(), max_length=1000)
+    """Names of the comments and jobs that the message quotes."""
+    id: str = Field(default_factory=lambda: token_hex(8))
+    """Tells messages with the same text apart."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -102,19 +109,57 @@ def note_turn(place: Path, turn: NextTurn) -> None:
     write_private(place / _TURN, turn.model_dump_json().encode())
 
 
-def queue_message(directory: RunDirectory, worker_id: int, turn: NextTurn) -> None:
-    """Leave a message for a worker, which the run's process delivers at the end of its turn."""
-    write_private(_queued(directory, worker_id), turn.model_dump_json().encode())
+def queue_message(directory: RunDirectory, worker_id: int, turn: NextTurn) -> bool:
+    """Leave a message for a worker, which the run's process delivers at the end of its turn.
+
+    Returns:
+        Whether no other message waits for the worker; if one does, nothing is changed.
+    """
+    queued = _queued(directory, worker_id)
+    half = queued.with_name(f".{queued.name}.{turn.id}")
+    write_private(half, turn.model_dump_json().encode())
+    try:
+        # protection: waiting-message-is-not-replaced
+        os.link(half, queued)
+    except FileExistsError:
+        return False
+    finally:
+        half.unlink()
+    return True
 
 
-def is_queued(directory: RunDirectory, worker_id: int) -> bool:
-    """Return whether a message waits for a worker."""
-    return _queued(directory, worker_id).exists()
+def is_queued(directory: RunDirectory, worker_id: int, turn: NextTurn | None = None) -> bool:
+    """Return whether a message waits for a worker: any, or this one."""
+    queued = _queued(directory, worker_id)
+    if turn is None:
+        return queued.exists()
+    with suppress(OSError, ValidationError):
+        return NextTurn.model_validate_json(queued.read_bytes()).id == turn.id
+    return False
 
 
-def withdraw_message(directory: RunDirectory, worker_id: int) -> None:
-    """Remove a message that was not delivered."""
-    _queued(directory, worker_id).unlink(missing_ok=True)
+def withdraw_message(directory: RunDirectory, worker_id: int, turn: NextTurn) -> bool:
+    """Remove a message; return whether it was not delivered until then."""
+    if not is_queued(directory, worker_id, turn):
+        return False
+    with suppress(FileNotFoundError):
+        _queued(directory, worker_id).unlink()
+        return True
+    return False
+
+
+def delivered(directory: RunDirectory, worker_id: int) -> list[NextTurn]:
+    """Return the delivered messages of a worker, oldest first; the first began its second turn."""
+    # A message that is archived meanwhile is found in one of the two places.
+    latest = turn_after(directory.worker(worker_id))
+    turns = [found for _, path in directory.attempts(worker_id) if (found := turn_after(path))]
+    return turns + ([latest] if latest is not None and latest not in turns else [])
+
+
+def number_of(directory: RunDirectory, worker_id: int, turn: NextTurn) -> int | None:
+    """Return the number of the turn that a message began; None if it began none."""
+    turns = delivered(directory, worker_id)
+    return next((n for n, found in enumerate(turns, start=2) if found.id == turn.id), None)
 
 
 def take_message(directory: RunDirectory, worker_id: int) -> bool:

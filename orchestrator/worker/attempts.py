@@ -202,8 +202,10 @@ def _has_next_turn(
     if is_queued(directory, number) and (network is None or network.come_back(number)):
         return take_message(directory, number)
     fixes = 0 if worker.turn is None else worker.turn.fixes
+    # protection: failed-checks-are-sent-back-at-most-so-often
     if result.reason is not Reason.CHECKS_FAILED or fixes >= worker.config.fix_checks:
         return False
+    # protection: failed-checks-are-sent-back-within-budget
     if worker.budget.after((*earlier, result)).is_spent:
         return False
     checks = worker.config.project.checks

@@ -19,7 +19,7 @@ from orchestrator.git.changes import patch
 from orchestrator.results import Status, Turn, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.turns import is_queued, take_message, turn_after
+from orchestrator.state.turns import CurrentTurn, is_queued, take_message, turn_after
 from orchestrator.text.quoting import code_block
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
@@ -27,6 +27,7 @@ from orchestrator.worker.context import WorkerContext, for_worker
 from orchestrator.workspace.layout import SESSION_PART
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.session_files import (
+    MOST_BYTES,
     UnkeptSessionError,
     discard_session,
     keep_session,
@@ -42,6 +43,8 @@ _MOST_OF_PROMPT = 110 * 1024
 _MOST_OF_CHECK = 8 * 1024
 """Number of bytes at the end of a failed check's output that are sent back."""
 _MOST_CHECKS = 10
+_MOST_TAKEN = 4 * MOST_BYTES
+"""Maximum size in bytes of everything beside a session, from which its files are then chosen."""
 _LOST = "session.lost"
 _STORY = """\
 You worked on the task below before, in this directory. It has your changes, and perhaps later ones
@@ -64,8 +67,9 @@ def in_turn(worker: WorkerContext) -> WorkerContext:
     )
     worker, begun_by = replace(worker, session=_session_of(worker)), fresh.turn.begun_by
     # The output of checks is no command: a command gets it as a variable.
+    # protection: output-of-checks-is-no-command
     repeats = begun_by.cause == "checks" and how_continued(worker) == "command"
-    prompt = worker.spec.prompt if repeats else _prompt(worker, begun_by.message)
+    prompt = worker.spec.prompt if repeats else _prompt(worker, fresh.turn)
     return replace(worker, spec=worker.spec.model_copy(update={"rendered": prompt}))
 
 
@@ -76,6 +80,7 @@ def _session_of(worker: WorkerContext) -> Session | None:
         return None
     files = agent.session_files
     kept = None if turn is None else kept_session(turn.before)
+    # protection: lost-session-is-not-continued-again
     if kept is not None and re.fullmatch(files.id, kept.id) and not _was_lost(worker):
         return Session(id=kept.id, continued=True)
     if not files.chosen:
@@ -111,7 +116,8 @@ def take_session(worker: WorkerContext, workspace: Workspace, place: Place) -> t
     said = reported_session(worker)
     name, files = session.id or said, agent.session_files
     try:
-        place.take(SESSION_PART, mount.source, limit=worker.config.limits.disk)
+        place.take(SESSION_PART, mount.source, limit=_MOST_TAKEN)
+        # protection: session-is-kept-by-its-checked-id
         if name is None or said not in (None, name) or not re.fullmatch(files.id, name):
             discard_session(worker.directory)
             return ()
@@ -141,6 +147,7 @@ def how_continued(worker: WorkerContext) -> Continued:
     if session is None or not session.continued:
         return "prompt"
     said = reported_session(worker)
+    # protection: new-session-is-told
     return "session" if said in (None, session.id) else "new_session"
 
 
@@ -240,11 +247,13 @@ def message_about_checks(
     return "\n\n".join(parts) if failed else None
 
 
-def _prompt(worker: WorkerContext, message: str) -> str:
+def _prompt(worker: WorkerContext, turn: CurrentTurn) -> str:
     """Return the text for the program: the message alone, or with what happened before."""
+    message = turn.begun_by.message
     if how_continued(worker) != "prompt":
         return message
-    results = [Checkpoints(path).attempt_result() for _, path in worker.attempts()]
+    before = [path for number, path in worker.attempts() if number < turn.first_attempt]
+    results = [Checkpoints(path).attempt_result() for path in before]
     known = [result for result in results if result is not None]
     texts = dict.fromkeys(filter(None, (t.message for r in known for t in r.turns)))
     earlier = [text for text in texts if text != message]

@@ -122,6 +122,7 @@ class Workspace:
             in_memory = mount.read_only
             yield Part(name=part_of(mount.target), mount=mount, seen_by=tasks, in_memory=in_memory)
         if self.session is not None and AGENT_STEP in tasks:
+            # protection: session-is-seen-by-agent-alone
             yield Part(name=SESSION_PART, mount=self.session, seen_by=frozenset({AGENT_STEP}))
         for name, mount in self._packing() if harvest else ():
             yield Part(name=name, mount=mount, seen_by=harvest)
@@ -185,6 +186,7 @@ class Workspace:
         # protection: artifacts-count-against-disk-limit
         # protection: cache-layers-count-against-disk-limit
         mounts = (mount for mount in (*self.caches, *self.shared) if not mount.read_only)
+        # protection: session-counts-against-disk-limit
         session = () if self.session is None else (SESSION_PART,)
         return TREE, GIT, *session, *(part_of(mount.target) for mount in mounts)
 

@@ -95,6 +95,13 @@ def discard_session(root: Path) -> None:
     remove_tree(root / WRITTEN)
 
 
+def forget_session(root: Path) -> None:
+    """Remove everything of a session, which cannot be continued then."""
+    (root / _RECORD).unlink(missing_ok=True)
+    for name in (WRITTEN, _HALF, _KEPT):
+        remove_tree(root / name)
+
+
 def keep_session(
     root: Path, session_id: str, patterns: Sequence[str], redactor: Redactor
 ) -> KeptSession | None:

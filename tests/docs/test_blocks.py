@@ -88,6 +88,14 @@ COVERED: Mapping[str, tuple[str, str]] = {
         "tests/system/agents/test_seed_examples.py",
         "--workers 2 --budget-per-worker 2.0 --timeout-per-worker 300",
     ),
+    "orchestrator continue 1 --from-pr --yes --watch 3": (
+        "tests/runs/test_feedback.py",
+        '"--watch"',
+    ),
+    "orchestrator continue 1 --from-ci build.log --yes": (
+        "tests/runs/test_feedback.py",
+        '"--from-ci", str(log), "--yes"',
+    ),
     "orchestrator image build --agent claude": ("tests/system/test_agent_images.py", '"claude": ('),
     "orchestrator image build --agent claude --from .": (
         "tests/system/test_project_images.py",

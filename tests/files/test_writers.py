@@ -76,7 +76,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "runs/detach.py": "continue_in_background",
         "scheduling/scheduler.py": "_finish",
         "state/checkpoints.py": "Checkpoints.note_given_up",
-        "state/turns.py": "take_message",
+        "state/turns.py": "queue_message take_message",
         "state/run_directory.py": "RunDirectory.create RunDirectory.take_over "
         "RunDirectory._sign RunDirectory.mark_as_test "
         "RunDirectory.is_live RunDirectory.hold RunDirectory.write_result RunDirectory.log_event",

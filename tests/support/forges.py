@@ -20,7 +20,13 @@ with open(place + "/calls", "a") as file:
     file.write(json.dumps(call) + "\\n")
 if os.path.exists(place + "/fails"):
     sys.exit("the server said no\\x1b[31m")
-if "list" in words:
+answers = json.load(open(place + "/answers")) if os.path.exists(place + "/answers") else []
+said = next((said for part, said in answers if part in " ".join(words)), None)
+if said is not None:
+    sys.stdout.write(said if isinstance(said, str) else json.dumps(said))
+elif "api" in words:
+    sys.exit("HTTP 404")
+elif "list" in words:
     print(open(place + "/open").read() if os.path.exists(place + "/open") else "[]")
 else:
     print("https://forge.example/" + name + "/7")
@@ -44,6 +50,10 @@ class Forges:
     def has_open(self, **fields: object) -> None:
         """Let `list` find an open pull request."""
         (self.place / "open").write_text(json.dumps([fields]))
+
+    def answer(self, *answers: tuple[str, object]) -> None:
+        """Let commands print a text or JSON: the first answer whose text is in the command."""
+        (self.place / "answers").write_text(json.dumps(answers))
 
     def fail(self) -> None:
         """Let every call fail."""

@@ -91,6 +91,8 @@ class Exchange:
     number: int
     tools: frozenset[str]
     turn: Turn
+    said: str = ""
+    """The whole request, as JSON."""
 
     @property
     def plain_model(self) -> str:

@@ -36,6 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         asked = dialect.asked(self.path, body)
         exchange = answer_to(self.server.scenario, self.path, self._key(), asked)
+        exchange = replace(exchange, said=json.dumps(body, ensure_ascii=False))
         if self.server.is_refusing():
             exchange = replace(exchange, turn=Turn(status=429, text="Rate limit reached"))
         self.server.exchanges.append(exchange)

@@ -15,13 +15,22 @@ from orchestrator.runs.continued_worker import ContinuedWorker
 from orchestrator.runs.continuing import Message, message_from_checks
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_record import require_record
-from orchestrator.state.turns import NextTurn, is_queued
+from orchestrator.state.turns import (
+    NextTurn,
+    is_queued,
+    queue_message,
+    take_message,
+    withdraw_message,
+)
 from orchestrator.worker import lifecycle
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.turns import with_session
 from orchestrator.workspace.mounts import Workspace
 from tests.support.attempts import state_of
+from tests.support.errors import raises
+from tests.support.live import eventually
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run, show
@@ -136,6 +145,39 @@ class TestContinue:
         assert not is_queued(state_of(repo), 1)
 
 
+class TestUndelivered:
+    """A message that was accepted by a process which then died."""
+
+    @pytest.mark.parametrize("delivered", [False, True])
+    def test_is_kept_and_resumed(
+        self, repo: Path, local_engine: LocalEngine, delivered: bool
+    ) -> None:
+        (first,) = shell_run(repo, local_engine, "echo 1 > a").results
+        directory = state_of(repo)
+        assert queue_message(directory, 1, NextTurn(message="echo 2 >> a"))
+        if delivered:
+            Checkpoints(directory.worker(1)).note_given_up(first)
+            assert take_message(directory, 1)
+        with raises("run.unfinished"):
+            continued(repo, local_engine, "echo 3 >> a")
+        (second,) = ResumedRun(directory, engine=local_engine).execute().results
+        third = continued(repo, local_engine, "echo 3 >> a")
+        assert [turn.message for turn in second.turns] == [None, "echo 2 >> a"]
+        assert third.turns[:2] == second.turns
+        assert show(repo, "architect/parallel-1:a") == "1\n2\n3"
+
+    def test_is_not_replaced_by_another(self, repo: Path, local_engine: LocalEngine) -> None:
+        shell_run(repo, local_engine, "echo 1 > a")
+        directory, one = state_of(repo), NextTurn(message="echo 2 >> a")
+        other = NextTurn(message=one.message)
+        assert [queue_message(directory, 1, turn) for turn in (one, other)] == [True, False]
+        assert [is_queued(directory, 1, turn) for turn in (one, other)] == [True, False]
+        assert not withdraw_message(directory, 1, other)
+        assert withdraw_message(directory, 1, one)
+        assert not is_queued(directory, 1)
+        assert [path for path in directory.path.iterdir() if "message" in path.name] == []
+
+
 class TestLiveRun:
     def run(
         self, repo: Path, engine: LocalEngine, *tasks: str, **rest: Any
@@ -183,6 +225,54 @@ class TestLiveRun:
         thread.join(30)
         assert (result.status, show(repo, "architect/parallel-1:b")) == (Status.SUCCESS, "1")
         assert result.turns[0].reason is Reason.CANCELLED
+
+    def test_each_client_gets_the_result_of_its_own_message(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        flags = [tmp_path / "1", tmp_path / "2"]
+        waits = [f"until test -e {flag}; do sleep 0.05; done" for flag in flags]
+        thread, _ = self.run(repo, local_engine, waits[0])
+        found: dict[str, WorkerResult] = {}
+
+        def ask(text: str) -> threading.Thread:
+            def wait() -> None:
+                found[text] = continued(repo, local_engine, text)
+
+            asking = threading.Thread(target=wait)
+            asking.start()
+            return asking
+
+        second, third = f"echo 2 > a; {waits[1]}", "echo 3 >> a"
+        first = ask(second)
+        eventually(lambda: is_queued(state_of(repo), 1))
+        with raises("message.waiting"):
+            continued(repo, local_engine, third)
+        flags[0].touch()
+        eventually(lambda: not is_queued(state_of(repo), 1))
+        last = ask(third)
+        eventually(lambda: is_queued(state_of(repo), 1))
+        flags[1].touch()
+        for one in (first, last, thread):
+            one.join(30)
+        assert show(repo, "architect/parallel-1:a") == "2\n3"
+        assert [turn.message for turn in found[third].turns] == [None, second, third]
+        assert second in [turn.message for turn in found[second].turns]
+
+    def test_message_of_an_interrupted_client_is_withdrawn(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        flag = tmp_path / "flag"
+        thread, _ = self.run(repo, local_engine, f"until test -e {flag}; do sleep 0.05; done")
+        turn = NextTurn(message="echo 2 > a")
+        runner = ContinuedWorker(state_of(repo), Message(1, turn), engine=local_engine)
+        runner.cancel()
+        with raises("message.withdrawn"):
+            runner.execute()
+        flag.touch()
+        thread.join(30)
+        result = state_of(repo).result(1)
+        assert result is not None
+        assert result.turns == []
 
     def test_worker_that_has_ended_continues_beside_the_others(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
@@ -236,6 +326,14 @@ class TestFixChecks:
         assert continued(repo, local_engine, "echo two > a").status is Status.SUCCESS
         with pytest.raises(ConfigError, match="no check"):
             message_from_checks(run, require_record(run), 1)
+
+    def test_failed_check_is_not_sent_back_when_the_budget_is_spent(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        task = """echo one >> a; echo '{"type": "orchestrator.report", "cost": 0.6}'"""
+        rest = {"checks": self.CHECK, "fix_checks": 5, "budget_per_worker": 1.0}
+        (worker,) = shell_run(repo, local_engine, task, **rest).results
+        assert (len(worker.turns), worker.cost) == (2, 1.2)
 
     def test_no_check_failed(self, repo: Path, local_engine: LocalEngine) -> None:
         (worker,) = shell_run(

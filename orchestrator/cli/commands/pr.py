@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.feedback import ForgeOption, RemoteOption, check_forge
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Json, with_options
 from orchestrator.cli.output.messages import show, show_json, tell
@@ -16,7 +17,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.pick import candidate_of, read_judged_branch
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import RunBranches, read_branches
-from orchestrator.landing.forges import GitHub, GitLab, find_forge
+from orchestrator.landing.forges import find_forge
 from orchestrator.landing.pull_requests import (
     Published,
     PublishedWorker,
@@ -25,8 +26,6 @@ from orchestrator.landing.pull_requests import (
 )
 from orchestrator.landing.target import current_branch
 from orchestrator.text.sanitize import lines, one_line
-
-_FORGES = (GitHub.program, GitLab.program)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,22 +61,8 @@ class PullRequestOptions:
             help="Remote branch to merge into. [default: name of the branch that is checked out]",
         ),
     ] = None
-    remote: Annotated[
-        str | None,
-        typer.Option(
-            "--remote",
-            metavar="NAME",
-            help="Remote repository to push to. [default: origin, or the only remote]",
-        ),
-    ] = None
-    forge: Annotated[
-        str | None,
-        typer.Option(
-            "--forge",
-            metavar="|".join(_FORGES),
-            help="Program that creates pull requests. [default: by the remote's address]",
-        ),
-    ] = None
+    remote: RemoteOption = None
+    forge: ForgeOption = None
     unfiltered: Annotated[
         bool,
         typer.Option(
@@ -101,12 +86,7 @@ def pr(options: PullRequestOptions, words: RunAndWorkers = None) -> None:
     Repeating the command updates the pull requests.
     """
     wanted, numbers = run_and_workers(words)
-    if options.forge not in (None, *_FORGES):
-        raise ConfigError(
-            f"option `--forge` is `{one_line(options.forge or '')}`: must be one of "
-            f"{', '.join(_FORGES)}",
-            key="option.invalid",
-        )
+    check_forge(options.forge)
     if bool(numbers) is options.best:
         raise ConfigError(
             "name the workers to publish, or give `--best`",

@@ -1,14 +1,16 @@
 """`orchestrator resume`, `retry` and `continue`: go on with a run or with one of its workers."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orchestrator.cli.feedback import FeedbackOptions, continue_from_feedback
 from orchestrator.cli.foreground import run_in_foreground
+from orchestrator.cli.next_step import NextStep
 from orchestrator.cli.options import ReportedOutput, with_options
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import Run, RunOption, open_run
@@ -18,6 +20,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.runs.continued_worker import ContinuedWorker
 from orchestrator.runs.continuing import Message, check_message, message_from_checks
 from orchestrator.runs.detach import take_inherited_lease
+from orchestrator.runs.feedback import Feedback
 from orchestrator.runs.recorded import config_to_repeat
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
@@ -97,7 +100,7 @@ class MessageOptions:
             ) from error
         return data.decode("utf-8", "replace")
 
-    def turn(self, text: str, *, now: bool = False) -> NextTurn:
+    def turn(self, text: str, *, now: bool = False, sources: tuple[str, ...] = ()) -> NextTurn:
         """Return the message with its settings.
 
         Raises:
@@ -111,6 +114,7 @@ class MessageOptions:
             raise ConfigError("option `--model` must be the name of a model", key="option.invalid")
         return NextTurn(
             message=check_message(text),
+            sources=sources,
             now=now,
             model=self.model,
             timeout_per_worker=self.timeout_per_worker,
@@ -127,7 +131,7 @@ Now = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinueOptions(MessageOptions):
+class ContinueOptions(MessageOptions, FeedbackOptions):
     """Options for the message with which a worker continues."""
 
     checks: Checks = False
@@ -186,14 +190,22 @@ def continue_(
     with open_run(run, worker=worker) as history:
         directory, record = history.directory, require_record(history.directory)
     text = given.text(dash)
-    if (text is None) != given.checks:
+    given.check_feedback(as_json=output.json)
+    if (text is not None) + given.checks + given.quotes != 1:
         raise ConfigError(
-            "give a message or `--checks`" if text is None else "`--checks` is a message already",
+            "give one message: a text, `--checks`, `--from-pr` or `--from-ci`",
             key="option.conflict",
             hint=f'`orchestrator continue {worker} -m "what to do next"`',
         )
-    turn = given.turn(text or message_from_checks(directory, record, worker), now=given.now)
-    view = make_view(quiet=output.quiet, events=output.events)
-    continued = ContinuedWorker(directory, Message(worker, turn), emit=view)
-    code = run_in_foreground(continued, record.config, view, output, workflow=record.workflow)
-    raise typer.Exit(code)
+
+    def proceed(found: Feedback, then: NextStep | None) -> int:
+        turn = given.turn(found.message, now=given.now, sources=found.sources)
+        view = make_view(quiet=output.quiet, events=output.events)
+        continued = ContinuedWorker(directory, Message(worker, turn), emit=view)
+        shown = replace(output, next_step=then)
+        return run_in_foreground(continued, record.config, view, shown, workflow=record.workflow)
+
+    if given.quotes:
+        raise typer.Exit(continue_from_feedback(directory, worker, given, proceed))
+    text = text if text is not None else message_from_checks(directory, record, worker)
+    raise typer.Exit(proceed(Feedback(message=text), None))

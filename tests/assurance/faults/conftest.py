@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-_IN_FULL = ("test_at_once.py", "test_many_tasks.py", "test_random_faults.py")
+_IN_FULL = (
+    "test_at_once.py",
+    "test_many_tasks.py",
+    "test_random_faults.py",
+    "test_turn_crashes.py",
+)
 """Files that `make test` skips completely."""
 
 

@@ -23,6 +23,7 @@ from tests.assurance.faults.points import (
     GIT_POINTS,
     LANDING_POINTS,
     POINTS,
+    TURN_POINTS,
     GitPoint,
     Point,
     holders,
@@ -110,5 +111,5 @@ if __name__ == "__main__":
         install_git(GIT_POINTS[chosen], Path.cwd())
     else:
         strike = functools.partial(interrupt, *signals) if signals else die
-        install({**POINTS, **FLOW_POINTS, **LANDING_POINTS}[chosen], strike)
+        install({**POINTS, **FLOW_POINTS, **LANDING_POINTS, **TURN_POINTS}[chosen], strike)
     main()

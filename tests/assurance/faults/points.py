@@ -274,6 +274,28 @@ LANDING_POINTS = _named(
 )
 """Points of `merge --queue` with an agent that resolves a conflict."""
 
+TURN_POINTS = _named(
+    turn_private=Point(target="orchestrator.runs.continuing:keep_private", when="after"),
+    turn_queue=_around("orchestrator.runs.continuing:queue_message"),
+    turn_given_up=_around("Checkpoints.note_given_up"),
+    turn_take=_around("orchestrator.worker.turns:take_message"),
+    turn_reopen=Point(target="orchestrator.scheduling.scheduler:reopen", when="after"),
+    turn_archive=_around("orchestrator.worker.attempts:_archive_attempt"),
+    turn_session=_around("orchestrator.worker.turns:make_session"),
+    turn_prepared=Point(target="Checkpoints.note_prepared", when="after"),
+    turn_container=Point(target="orchestrator.execution.launch:create", when="after"),
+    turn_start=Point(target="Launch.starting_now", when="before"),
+    turn_output=Point(target="WorkerLog.write", when="after"),
+    turn_ending=Point(target="Checkpoints.note_ending", when="after"),
+    turn_kept=_around("orchestrator.worker.turns:keep_session"),
+    turn_branch=_around("orchestrator.git.repository:Repository.move_branch"),
+    turn_harvested=Point(target="Checkpoints.note_harvested", when="after"),
+    turn_last=Point(target="Checkpoints.note_last", when="before"),
+    turn_result=_around("RunDirectory.write_result"),
+    turn_end=_around("RunDirectory.write_run_result"),
+)
+"""Points of `continue`, after which the turn is completed without being repeated."""
+
 _WORKTREE = ("read-tree", "--reset")
 GIT_POINTS = {
     "checkout-goes-on": GitPoint(

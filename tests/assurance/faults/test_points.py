@@ -2,9 +2,15 @@
 
 import pytest
 
-from tests.assurance.faults.points import FLOW_POINTS, LANDING_POINTS, POINTS, holders
+from tests.assurance.faults.points import (
+    FLOW_POINTS,
+    LANDING_POINTS,
+    POINTS,
+    TURN_POINTS,
+    holders,
+)
 
-ALL = {**POINTS, **FLOW_POINTS, **LANDING_POINTS}
+ALL = {**POINTS, **FLOW_POINTS, **LANDING_POINTS, **TURN_POINTS}
 
 
 @pytest.mark.parametrize("point", ALL)

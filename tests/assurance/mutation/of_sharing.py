@@ -19,6 +19,7 @@ SHARING = "tests/workspace/test_shared_files.py"
 BULLETIN = "tests/workflow/test_shared_findings.py"
 PROMPTS = "tests/workflow/test_reduce_prompt.py"
 SESSIONS = "tests/workspace/test_session_files.py"
+OF_WORKERS = "tests/worker/test_sessions.py"
 
 
 def sharing() -> Iterator[Protection]:
@@ -36,6 +37,47 @@ def sharing() -> Iterator[Protection]:
             ),
         ),
     )
+    yield from marked(
+        (OF_WORKERS,),
+        ("session is seen by agent alone", Replace("frozenset({AGENT_STEP})", "tasks")),
+        ("session is kept by its checked id", Without("not re.fullmatch(files.id, name)")),
+        ("another session is not kept",
+         Without("said not in (None, name)", at="session-is-kept-by-its-checked-id")),
+        ("lost session is not continued again", Without("not _was_lost(worker)")),
+        ("new session is told", Instead("'session'")),
+        ("message with a secret refused", Never()),
+    )  # fmt: skip
+    yield from marked(
+        ("tests/system/test_sessions.py -k limits",),
+        ("session counts against disk limit", Instead("()")),
+    )
+    yield from marked(
+        ("tests/agents/test_sessions.py",),
+        ("session is cleaned before it is continued", Always()),
+        ("settings are removed from sessions of claude", Instead("True")),
+        ("settings are removed from sessions of codex", Never()),
+        ("counts are removed from sessions of codex", Instead("True")),
+        ("settings are removed from sessions of opencode", Remove()),
+        ("system prompt of session is not sent", Replace("'off'", "'on'")),
+    )
+    yield from marked(
+        ("tests/runs/test_feedback.py",),
+        ("comments of strangers are left out", Never()),
+        ("own comments are no feedback", Without("comment.body.lstrip().startswith(_OWN)")),
+        ("feedback has limited size", Never()),
+        ("names in feedback do nothing", Unwrap("without_effects")),
+        ("logs of jobs are read with limit", Instead("chunk")),
+        ("feedback is shown before it is sent", Remove()),
+    )
+    yield from marked(
+        ("tests/worker/test_turns.py",),
+        ("output of checks is no command", Instead("False")),
+        ("failed checks are sent back at most so often",
+         Without("fixes >= worker.config.fix_checks")),
+        ("failed checks are sent back within budget", Never()),
+        ("undelivered message is not replaced", Without("awaits_turn(directory, number)")),
+        ("waiting message is not replaced", Instead("os.replace(half, queued) or half.touch()")),
+    )  # fmt: skip
     yield from marked(
         (HANDOVER,),
         ("findings are not read from links or FIFOs",

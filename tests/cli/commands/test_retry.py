@@ -14,7 +14,7 @@ from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from tests.support.errors import reports
-from tests.support.live import LiveRun
+from tests.support.live import LiveRun, eventually
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run, show
@@ -105,6 +105,25 @@ def test_retry_in_a_live_run_is_refused(repo, local_engine, tmp_path, capsys):
         assert run(["retry", "1"]) == 3
         run_id = choose_run(list(all_runs(repo / ".git" / "orchestrator"))).run_id
         assert f"orchestrator stop 1 --run {run_id}" in capsys.readouterr().err
+
+
+def test_worker_that_has_ended_is_repeated_with_another_text_beside_a_live_run(
+    repo, local_engine, tmp_path
+):
+    live = LiveRun(repo, tmp_path / "gate")
+    with live.going_on(local_engine, "echo 1 > a", live.wait_for_gate, workers=2):
+        directory = choose_run(list(all_runs(repo / ".git" / "orchestrator"))).directory
+        eventually(lambda: directory.result(1))
+        again = ["retry", "1", "--run", directory.run_id, "--quiet"]
+        assert run([*again, "--retry-from", "keep", "-m", "cat a > b"]) == 0
+        assert run([*again, "-m", "ls > seen", "--timeout-per-worker", "5"]) == 0
+        assert directory.is_live()
+        config = last_config(repo)
+    assert show(repo, "architect/parallel-3:b") == "1"
+    assert show(repo, "architect/parallel-4:seen") == "a.txt\nseen\nsrc"
+    assert (config.tasks, config.timeout_per_worker) == (("ls > seen",), 5)
+    assert live.result is not None
+    assert [result.turns for result in live.result.results] == [[], []]
 
 
 def test_unknown_worker_is_refused(repo, local_engine, capsys):

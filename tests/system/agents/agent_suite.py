@@ -14,7 +14,7 @@ some programs try for a minute before they give up.
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
 from pathlib import Path
@@ -54,6 +54,10 @@ TASKS = (
     ),
     Task("Make two files", "mkdir d && echo 1 > d/one && echo 2 > two", ("d/one", "two")),
 )
+# Two turns of one worker. What the model said in the first is in the requests of the second.
+BEGIN = Task("Begin with one", "echo 1 > one.txt", ("one.txt",))
+GO_ON = Task("Go on with two", "cp one.txt two.txt", ("one.txt", "two.txt"))
+BEGUN = "I wrote the first file."
 # Task that causes each failure.
 FAILURES = {
     "wrong key": "Show your key",
@@ -93,6 +97,13 @@ def scenario(run: Callable[[str], ToolCall | Turn], done: Turn | None = DONE) ->
     return Scenario(
         (
             *(Rule(task=task.asked, turns=with_end(turn(task.command))) for task in TASKS),
+            # A request of a continued session has the first turn's task. One of a new session has
+            # the message, perhaps with the earlier task.
+            Rule(task=GO_ON.asked, turns=with_end(turn(GO_ON.command))),
+            Rule(
+                task=BEGIN.asked,
+                turns=(*with_end(turn(BEGIN.command, BEGUN)), *with_end(turn(GO_ON.command))),
+            ),
             *(Rule(task=FAILURES[name], turns=(error,)) for name, error in errors.items()),
             Rule(task=FAILURES["max steps"], turns=(again,)),
             Rule(task=FAILURES["out of memory"], turns=with_end(hungry)),
@@ -130,6 +141,8 @@ class TaskSuite:
     tells_cost: ClassVar[bool]
     commits: ClassVar[str | None] = None
     """Commit message of a program that commits all changes by itself."""
+    continues: ClassVar[str] = "session"
+    """How the program continues with a message: `continued` of the result."""
 
     def asked(self, task: Task) -> str:
         """Return the text of a task for the program."""
@@ -177,6 +190,55 @@ class TaskSuite:
             assert log.startswith(subject)
             assert log.count("\n") == 1
         assert run_git(shop, "status", "--porcelain") == ""
+
+    @pytest.mark.agents
+    def test_second_turn_continues_the_first(
+        self, orchestrator: Orchestrator, model_server: ModelServer, shop: Path
+    ) -> None:
+        begun = self.run(orchestrator, model_server.url, self.asked(BEGIN), workers="1")
+        assert self.ends(begun) == ["success `None` 0"], begun.stdout
+        first = len(model_server.exchanges)
+
+        again = ("continue", "1", "-m", self.asked(GO_ON), "--json")
+        # A run does not record the address.
+        done = orchestrator(*again, ORCHESTRATOR_API_BASE=f"{model_server.url}/v1")
+
+        assert self.ends(done) == ["success `None` 0"], done.stdout + done.stderr
+        (result,) = json.loads(done.stdout)["results"]
+        turns = result["turns"]
+        assert [turn["continued"] for turn in turns] == [None, self.continues]
+        assert result["files_modified"] == list(GO_ON.files)
+        log = run_git(shop, "log", "--format=%H", f"{result['base']}..{result['branch']}").split()
+        assert log == [turn["commit"] for turn in reversed(turns)]
+        assert len(log) == 2
+        assert result["cost"] == pytest.approx(sum(turn["cost"] for turn in turns))
+        assert [turn["cost"] > 0 for turn in turns] == [self.tells_cost] * 2
+        self.check_requests(model_server, first, turns)
+
+    def check_requests(
+        self, model_server: ModelServer, first: int, turns: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Check what the model was asked in two turns, and that the tokens of each are counted.
+
+        Args:
+            model_server: The model.
+            first: Number of requests in the first turn.
+            turns: The turns of the result.
+        """
+        # aider requests its commit messages from another model.
+        found = [
+            [one for one in part if one.plain_model == self.model]
+            for part in (model_server.exchanges[:first], model_server.exchanges[first:])
+        ]
+        for turn, part in zip(turns, found, strict=True):
+            assert turn["tokens"] == sum(one.input_tokens + one.output_tokens for one in part)
+        for one in found[1]:
+            assert BEGIN.asked in one.said
+            assert GO_ON.asked in one.said
+            assert (GO_ON.asked in one.task) == (self.continues == "prompt")
+            if self.continues == "session":
+                assert one.number >= 2
+                assert BEGUN in one.said
 
 
 class AgentSuite(TaskSuite):

@@ -72,9 +72,9 @@ def variables(tmp_path: Path, model_server: ModelServer) -> Mapping[str, str]:
 def orchestrator(shop: Path, variables: Mapping[str, str]) -> Iterator[Orchestrator]:
     """A function that runs the command line in the shop's repository."""
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         spare_probe(shop)
-        done = forks.run("orchestrator", arguments, cwd=shop, env=variables)
+        done = forks.run("orchestrator", arguments, cwd=shop, env={**variables, **more})
         learn_of_overlays(shop)
         return done
 

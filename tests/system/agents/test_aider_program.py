@@ -20,6 +20,8 @@ HUGE = "x" * 120_000_000
 EDITS: Mapping[str, str] = {
     "echo hello > hello.txt": _edit("hello.txt", "hello\n"),
     "echo more >> README.md && git commit -qam 'Say more'": _edit("README.md", "more\n"),
+    "echo 1 > one.txt": _edit("one.txt", "1\n"),
+    "cp one.txt two.txt": _edit("two.txt", "1\n"),
     "mkdir d && echo 1 > d/one && echo 2 > two": _edit("d/one", "1\n") + _edit("two", "2\n"),
     # The second edit fails, so aider asks the model again.
     "echo again >> log.txt": _edit("log.txt", "again\n") + _edit("log.txt", "new\n", "not there\n"),
@@ -34,6 +36,7 @@ SCENARIO = Scenario((MESSAGE, *scenario(lambda command: Turn(text=EDITS[command]
 
 class TestAider(AgentSuite):
     name, model, tells_cost = "aider", "gpt-4o", True
+    continues = "prompt"
     most_memory = "450m"
     patience, deadline, outage = 90, 300, 300
     commits = "docs: say it"
@@ -41,5 +44,6 @@ class TestAider(AgentSuite):
 
 class TestAiderThroughTheBroker(BrokerSuite):
     name, model = "aider", "gpt-4o"
+    continues = "prompt"
     models = ("gpt-4o", "claude-sonnet-4-5", "deepseek-chat")
     commits = "docs: say it"

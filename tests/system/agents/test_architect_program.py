@@ -17,11 +17,13 @@ SCENARIO = scenario(lambda command: ToolCall(name="run_command", arguments={"com
 
 class TestArchitect(AgentSuite):
     name, model, tells_cost = "architect", "gpt-4o", True
+    continues = "prompt"
 
 
 @pytest.mark.agents
 class TestArchitectThroughTheBroker(BrokerSuite):
     name, model = "architect", "gpt-4o"
+    continues = "prompt"
     models = ("gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-flash", "deepseek-chat")
 
     def test_finds_the_broker_without_a_base_url(

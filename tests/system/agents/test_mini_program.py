@@ -19,9 +19,11 @@ SCENARIO = scenario(_run, SUBMIT)
 
 class TestMini(AgentSuite):
     name, model, tells_cost = "mini", "gpt-4o", True
+    continues = "prompt"
     patience, deadline, outage = 30, 300, 300
 
 
 class TestMiniThroughTheBroker(BrokerSuite):
     name, model = "mini", "gpt-4o"
+    continues = "prompt"
     models = ("gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-flash", "deepseek-chat")

@@ -1,12 +1,15 @@
 """Tests of plain commands with the tasks of the agent programs."""
 
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.engine.images.names import BASE_IMAGE
 from tests.support.model_script import Scenario
+from tests.support.model_server import ModelServer
 from tests.system.agents.agent_suite import Task, TaskSuite, published
 
 pytestmark = [pytest.mark.docker, pytest.mark.e2e]
@@ -16,6 +19,7 @@ SCENARIO = Scenario(())
 
 class TestShell(TaskSuite):
     name, model, tells_cost = "shell", "none", True
+    continues = "command"
 
     @pytest.fixture(autouse=True)
     def image(self) -> str:
@@ -25,6 +29,12 @@ class TestShell(TaskSuite):
     def asked(self, task: Task) -> str:
         told = '{"type": "orchestrator.report", "steps": 1, "cost": 0.01, "tokens": 9}'
         return f"{task.command} && echo '{told}'"
+
+    def check_requests(
+        self, model_server: ModelServer, first: int, turns: Sequence[Mapping[str, Any]]
+    ) -> None:
+        assert (model_server.exchanges, first) == ([], 0)
+        assert [turn["tokens"] for turn in turns] == [9, 9]
 
 
 def _ours() -> list[str]:

@@ -1,0 +1,253 @@
+"""Messages for a worker from the review of its pull request, and from a CI system.
+
+Comments and logs are hostile: anybody may have written a comment, and the worker's own code wrote
+the logs. They are bounded, and quoted as texts that have no effect on a forge or a terminal.
+"""
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from orchestrator.errors import ConfigError
+from orchestrator.files.safe_open import open_regular
+from orchestrator.git.remotes import Remote
+from orchestrator.git.repository import Repository
+from orchestrator.judging.failing_tests import MOST_BYTES, read_failures
+from orchestrator.landing.branches import Branch, RunBranches, read_branches
+from orchestrator.landing.forges import Existing, ForgeError, GitHub, GitLab, find_forge
+from orchestrator.landing.pull_requests import Published, PullRequestWish, publish
+from orchestrator.landing.request_text import marker
+from orchestrator.landing.reviews import Job, Review, review_of
+from orchestrator.landing.stack import head_of
+from orchestrator.results import WorkerResult
+from orchestrator.text.quoting import code_block_for_forge, without_effects
+from orchestrator.text.sanitize import one_line
+
+_MOST_OF_TEXT = 4000
+"""Maximum number of characters of one comment or log."""
+_MOST_OF_MESSAGE = 80 * 1024
+_MOST_AUTHORS = 50
+_POLL = 30.0
+"""Seconds between two looks at jobs that have not ended."""
+_PATIENCE = 3600.0
+"""Maximum time, in seconds, for the jobs of a commit."""
+_OWN = "<!-- orchestrator: run "
+_HEAD = (
+    "Your work was reviewed. Change the code as the comments below ask, and repair the failed "
+    "jobs, as far as that belongs to your task. The texts in blocks are quoted from other people "
+    "and programs."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feedback:
+    """Comments and failed jobs that a worker was not told before, as a message."""
+
+    message: str = ""
+    """Empty if there is nothing new."""
+    sources: tuple[str, ...] = ()
+    """Names of what the message quotes."""
+    strangers: int = 0
+    """Number of comments that were left out, because their authors cannot push."""
+    rest: int = 0
+    """Number of comments and jobs for which the message had no room."""
+
+
+@dataclass(frozen=True)
+class _Quote:
+    source: str
+    head: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.head}\n{code_block_for_forge(self.text, limit=_MOST_OF_TEXT)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewedRequest:
+    """The open pull request of one worker."""
+
+    repository: Repository
+    run: str | None
+    """The run's id. Default: the newest run with the worker."""
+    worker: int
+    remote: str | None = None
+    """Name of the remote repository. Default: `origin`, or the only one."""
+    forge: str | None = None
+    """`gh` or `glab`. Default: by the address of the remote."""
+    _writers: dict[str, bool] = field(default_factory=dict)
+
+    @cached_property
+    def _forge(self) -> GitHub | GitLab:
+        address = Remote(self.repository, self.remote).url
+        return find_forge(self.repository.top, address, self.forge)
+
+    @cached_property
+    def _review(self) -> Review:
+        return review_of(self._forge)
+
+    def _branches(self) -> tuple[RunBranches, Branch]:
+        chosen = read_branches(self.repository, self.run, (self.worker,))
+        return read_branches(self.repository, chosen.run_id), chosen.branches[0]
+
+    @cached_property
+    def request(self) -> Existing:
+        """Return the request.
+
+        Raises:
+            ConfigError: There is no open request, or the program is not installed.
+            ForgeError: The program failed.
+        """
+        run, branch = self._branches()
+        head = head_of(run, branch)
+        found = self._forge.find(head)
+        if found is None or not found.number.isdecimal():
+            raise ConfigError(
+                f"there is no open pull request of `{one_line(head)}`",
+                key="request.none",
+                hint=f"`orchestrator pr {self.worker}` creates one",
+            )
+        return found
+
+    def feedback(self, known: Collection[str], *, anybody: bool = False) -> Feedback:
+        """Return what is new.
+
+        Args:
+            known: Names of what the worker was told before.
+            anybody: Whether to use comments of people who cannot push to the repository.
+
+        Raises:
+            ForgeError: The program failed.
+        """
+        quotes, strangers = [], 0
+        for comment in self._review.comments(self.request.number):
+            source = f"comment {comment.id}"
+            # protection: own-comments-are-no-feedback
+            if source in known or comment.body.lstrip().startswith(_OWN):
+                continue
+            # protection: comments-of-strangers-are-left-out
+            if not anybody and not self._may_write(comment.author):
+                strangers += 1
+                continue
+            line = "" if comment.line is None else f", line {comment.line}"
+            head = f"Comment by {_name(comment.author)} on {_name(comment.path)}{line}:"
+            quotes.append(_Quote(source, head, comment.body))
+        for job in self._review.jobs(self.request.number):
+            if job.has_failed and f"job {job.id}" not in known:
+                head = f"The job {_name(job.name)} failed. The end of its log:"
+                quotes.append(_Quote(f"job {job.id}", head, self._log(job)))
+        return replace(_told(quotes), strangers=strangers)
+
+    def next_feedback(
+        self,
+        known: Collection[str],
+        *,
+        anybody: bool = False,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> Feedback:
+        """Return what is new as soon as there is something, or no job runs any more."""
+        for _ in range(int(_PATIENCE / _POLL)):
+            found = self.feedback(known, anybody=anybody)
+            if found.message or all(
+                job.has_failed for job in self._review.jobs(self.request.number)
+            ):
+                return found
+            wait(_POLL)
+        return Feedback()
+
+    def _may_write(self, author: str) -> bool:
+        if author not in self._writers and len(self._writers) < _MOST_AUTHORS:
+            self._writers[author] = self._review.may_write(author)
+        return self._writers.get(author, False)
+
+    def _log(self, job: Job) -> str:
+        try:
+            return _end_of(self._review.log(job))
+        except ForgeError:
+            return "(the log cannot be read)"
+
+    def answer(self, result: WorkerResult, feedback: Feedback) -> Published:
+        """Push the worker's commits to the request, and comment on what was done.
+
+        Raises:
+            OrchestratorError: The push or the program failed.
+        """
+        run, branch = self._branches()
+        wish = PullRequestWish(workers=(self.worker,), target=self.request.base)
+        remote = Remote(self.repository, self.remote)
+        published = publish(self.repository, run, wish, remote, self._forge)
+        commit = published.workers[0].commit
+        parts = [
+            marker(run.run_id, branch),
+            f"An agent was told of {len(feedback.sources)} comments and failed jobs. "
+            + (f"The request is now at {commit}." if commit else "It changed nothing."),
+        ]
+        if result.summary:
+            parts.append(code_block_for_forge(result.summary, limit=8000))
+        command, stdin = self._forge.comment_command(self.request.number, "\n\n".join(parts))
+        self._forge.run(command, stdin)
+        return published
+
+
+def feedback_from_file(path: Path) -> Feedback:
+    """Return the failures in a file of a CI system, a log or a JUnit file, as a message.
+
+    Raises:
+        ConfigError: The file cannot be read, or has no failures.
+    """
+    try:
+        with open_regular(path, follow=True) as file:
+            data = file.read(MOST_BYTES)
+            while more := file.read(MOST_BYTES):
+                data = (data + more)[-MOST_BYTES:]
+    except OSError as error:
+        said = error.strerror or "unreadable"
+        raise ConfigError(
+            f"cannot read `{one_line(str(path))}`: {said}", key="file.unreadable"
+        ) from error
+    failures = read_failures(data) if data.lstrip().startswith(b"<") else None
+    if failures is None:
+        text = _end_of(data[-4 * _MOST_OF_TEXT :].decode("utf-8", "replace"))
+        quotes = [_Quote("", "A job failed. The end of its log:", text)] if text.strip() else []
+    else:
+        quotes = [_Quote("", f"The test {_name(n)} failed:", text) for n, text in failures.items()]
+    if not quotes:
+        raise ConfigError(f"there are no failures in `{one_line(str(path))}`", key="feedback.none")
+    return replace(_told(quotes), sources=())
+
+
+def _told(quotes: Collection[_Quote]) -> Feedback:
+    """Return the first texts as one message."""
+    kept = list(_fitting(quotes))
+    if not kept:
+        return Feedback()
+    return Feedback(
+        message="\n\n".join((_HEAD, *map(str, kept))),
+        sources=tuple(quote.source for quote in kept),
+        rest=len(quotes) - len(kept),
+    )
+
+
+def _fitting(quotes: Collection[_Quote]) -> Iterator[_Quote]:
+    room = _MOST_OF_MESSAGE - len(_HEAD)
+    for quote in quotes:
+        room -= len(str(quote).encode("utf-8", "replace")) + 2
+        # protection: feedback-has-limited-size
+        if room < 0:
+            return
+        yield quote
+
+
+def _end_of(text: str) -> str:
+    """Return the last lines of a log, without the colours of a terminal."""
+    clean = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
+    return clean[-_MOST_OF_TEXT:].partition("\n")[2] if len(clean) > _MOST_OF_TEXT else clean
+
+
+def _name(text: str) -> str:
+    """Return a name of a person, file, test or job, on one line and in code quotes."""
+    # protection: names-in-feedback-do-nothing
+    return f"`{without_effects(one_line(text, limit=200)).replace('`', '')}`"
