@@ -1,6 +1,7 @@
 """Tests of messages from the review of a pull request and from a CI system, both hostile."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.support.attempts import state_of
 from tests.support.errors import raises, reports
 from tests.support.forges import Forges, add_remote, install_forges
 from tests.support.local_engine import LocalEngine
-from tests.support.repository import git
+from tests.support.repository import git, make_repository
 from tests.support.runs import shell_run, show
 
 HOSTILE = (
@@ -27,25 +28,41 @@ HOSTILE = (
 EFFECTS = ("@everyone", "#1", "\n/merge", "://", "[skip", "\x1b", "\u202e", "\u200b")
 
 
-@pytest.fixture(autouse=True)
-def forges(
-    repo: Path, local_engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Forges:
-    """A run with one worker, whose pull request is open."""
+def open_request(place: Path, patch: pytest.MonkeyPatch) -> tuple[Path, Forges]:
+    """Return a repository with a run of one worker, whose pull request is open."""
+    repo, engine = make_repository(place / "repo"), LocalEngine(place / "engine")
 
     def continued(*given: Any, **rest: Any) -> ContinuedWorker:
-        return ContinuedWorker(*given, engine=local_engine, **rest)
+        return ContinuedWorker(*given, engine=engine, **rest)
 
-    monkeypatch.chdir(repo)
-    monkeypatch.setattr(command, "ContinuedWorker", continued)
-    # The task repeats what it is told, so that the agent's last words are hostile as well.
-    shell_run(repo, local_engine, "echo 1 > one")
-    add_remote(repo, tmp_path / "remote.git")
-    found = install_forges(tmp_path / "bin", monkeypatch, "gh", "glab")
+    patch.chdir(repo)
+    patch.setattr(command, "ContinuedWorker", continued)
+    shell_run(repo, engine, "echo 1 > one")
+    add_remote(repo, place / "remote.git")
+    found = install_forges(place / "bin", patch, "gh", "glab")
     assert run(["pr", "1", "--forge", "gh"]) == 0
-    found.has_open(number=7, url="https://forge.example/7", body="", baseRefName="main",
-                   iid=7, web_url="https://forge.example/7", description="",
-                   target_branch="main")  # fmt: skip
+    url = "https://forge.example/7"
+    of_github = {"number": 7, "url": url, "body": "", "baseRefName": "main"}
+    found.has_open(iid=7, web_url=url, description="", target_branch="main", **of_github)
+    return repo, found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Forges]]:
+    """A request which the tests do not change."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield open_request(tmp_path_factory.mktemp("shared"), patch)
+
+
+@pytest.fixture
+def repo(shared: tuple[Path, Forges]) -> Path:
+    return shared[0]
+
+
+@pytest.fixture
+def forges(shared: tuple[Path, Forges]) -> Forges:
+    found = shared[1]
+    (found.place / "calls").unlink(missing_ok=True)
     return found
 
 
@@ -120,12 +137,12 @@ class TestMessage:
         assert said.count("\n~~~~text\n") == said.count("\n~~~~\n") + said.endswith("\n~~~~") == 2
 
     def test_size_is_limited(self, repo: Path, forges: Forges) -> None:
-        large = [comment("ann", f"{n} " + "x" * 1024**2, key=str(n)) for n in range(20)]
-        log = "x" * 50_000_000
+        large = [comment("ann", f"{n} " + "x" * 1024**2, key=str(n)) for n in range(25)]
+        log = "x" * 20_000_000
         forges.answer(("graphql", github(*large, jobs=(FAILED,))), ANN, ("--log-failed", log))
         found = request(repo).feedback(())
         assert len(found.message.encode()) < LONGEST_MESSAGE
-        assert found.rest == 21 - len(found.sources) > 0
+        assert found.rest == 26 - len(found.sources) > 0
         assert "(truncated)" in found.message
 
     @pytest.mark.parametrize("answer", ["no JSON", "[" * 100_000, "null", '{"data": []}'])
@@ -162,9 +179,10 @@ class TestMessage:
         assert "the end of the log" in found.message
 
     def test_missing_request_is_an_error(self, repo: Path, forges: Forges) -> None:
-        (forges.place / "open").unlink()
+        found = (forges.place / "open").rename(forges.place / "aside")
         with raises("request.none"):
             request(repo).feedback(())
+        found.rename(forges.place / "open")
 
 
 class TestFile:
@@ -208,6 +226,18 @@ class TestFile:
 
 
 class TestCommand:
+    @pytest.fixture
+    def fresh(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Forges]:
+        return open_request(tmp_path, monkeypatch)
+
+    @pytest.fixture
+    def repo(self, fresh: tuple[Path, Forges]) -> Path:
+        return fresh[0]
+
+    @pytest.fixture
+    def forges(self, fresh: tuple[Path, Forges]) -> Forges:
+        return fresh[1]
+
     WORDS = ("continue", "1", "--from-pr", "--forge", "gh", "--quiet")
 
     def test_what_is_shown_is_sent_and_answered(
@@ -285,21 +315,25 @@ class TestCommand:
         assert "boom" in turn.message
         assert forges.calls("comment", "edit") == []
 
-    @pytest.mark.parametrize(
-        "words",
-        [
-            ["--from-pr", "-m", "x"],
-            ["--from-pr", "--from-ci", "f"],
-            ["--from-pr", "--watch", "2", "--json"],
-            ["--from-pr", "--checks"],
-            ["-m", "x", "--watch", "2"],
-            ["-m", "x", "--any-author"],
-            ["-m", "x", "--forge", "gh"],
-            ["-m", "x", "--remote", "origin"],
-            ["-m", "x", "--yes"],
-        ],
-    )
-    def test_options_that_exclude_each_other(self, repo: Path, words: list[str]) -> None:
-        with reports("option.conflict"):
-            assert run(["continue", "1", *words]) == 3
-        assert delivered(state_of(repo), 1) == []
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--from-pr", "-m", "x"],
+        ["--from-pr", "--from-ci", "f"],
+        ["--from-pr", "--watch", "2", "--json"],
+        ["--from-pr", "--checks"],
+        ["-m", "x", "--watch", "2"],
+        ["-m", "x", "--any-author"],
+        ["-m", "x", "--forge", "gh"],
+        ["-m", "x", "--remote", "origin"],
+        ["-m", "x", "--yes"],
+    ],
+)
+def test_options_that_exclude_each_other(
+    repo: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repo)
+    with reports("option.conflict"):
+        assert run(["continue", "1", *words]) == 3
+    assert delivered(state_of(repo), 1) == []
