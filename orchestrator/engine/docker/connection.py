@@ -1,7 +1,7 @@
 """The connection to the Docker daemon: docker-py's client, with less work for each request."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import docker
@@ -62,15 +62,17 @@ class _Client(docker.APIClient):
         if not self.base_url.startswith("https://"):
             return sdk._read_from_socket(response, stream, tty=tty, demux=demux)
         sdk._disable_socket_timeout(sdk._get_raw_response_socket(response))
-        found: Any = read_frames(response.raw._fp.fp)
-        output: Any = (demux_adaptor(*frame) if demux else frame[1] for frame in found)
-        if stream:
-            return output
-        try:
-            whole: Any = consume_socket_output(output, demux=demux)  # type: ignore[call-overload]
-        finally:
-            response.close()
-        return whole
+
+        def output() -> Iterator[Any]:
+            try:
+                frames: Any = read_frames(response.raw._fp.fp)
+                for frame in frames:
+                    yield demux_adaptor(*frame) if demux else frame[1]
+            finally:
+                response.close()
+
+        whole: Any = output()
+        return whole if stream else consume_socket_output(whole, demux=demux)  # type: ignore[call-overload]
 
 
 class _OneSocket(UnixHTTPAdapter):

@@ -41,6 +41,8 @@ class Point:
     """Whether the tasks write only ordinary files, which are harvested without a container."""
     broker: bool = False
     """Whether the keys are in the run's credential broker."""
+    streams: bool = False
+    """Whether copies of the files are sent to the engine."""
 
 
 def holders(target: str) -> tuple[list[Any], str]:
@@ -91,11 +93,12 @@ def _around(
     worktrees: str = "start",
     plain: bool = False,
     broker: bool = False,
+    streams: bool = False,
     pause: float = 0.0,
 ) -> tuple[Point, Point]:
     before = Point(
         target=target, when="before", nth=nth, argument=argument, stages=stages,
-        worktrees=worktrees, plain=plain, broker=broker, pause=pause,
+        worktrees=worktrees, plain=plain, broker=broker, streams=streams, pause=pause,
     )  # fmt: skip
     return before, replace(before, when="after")
 
@@ -238,6 +241,34 @@ POINTS |= _named(
     broker_closed=_around("_sweep", broker=True),
 )
 """Points of runs with a credential broker."""
+
+_PORTER = "orchestrator.engine.docker.porter_calls:Porter"
+POINTS |= _named(
+    streams_put=_around("VolumePlace.put", streams=True),
+    streams_second_put=_around("VolumePlace.put", nth=2, streams=True),
+    streams_volume=Point(target="Volumes.create", when="after", nth=3, streams=True),
+    streams_fill=_around("Volumes.fill", streams=True),
+    streams_porter=_around("VolumePlace._start_porter", streams=True),
+    streams_container=_around("VolumePlace._container", streams=True),
+    streams_order=_around(f"{_PORTER}.send", argument="order", streams=True),
+    streams_launch=Point(target="Checkpoints.note_launch", when="after", streams=True),
+    streams_start=_around("VolumeStep.start", streams=True),
+    streams_following=_around("VolumePlace._create_following", streams=True),
+    streams_output=Point(target="WorkerLog.write", when="after", streams=True),
+    streams_ending=_around("Checkpoints.note_ending", streams=True),
+    streams_removal=_around("VolumeStep.remove", streams=True),
+    streams_pack=_around("orchestrator.worker.pack:pack", streams=True),
+    streams_take=_around("VolumePlace.take", streams=True),
+    streams_accept=_around("orchestrator.git.quarantine:accept_pack", streams=True),
+    streams_harvested=_around("Checkpoints.note_harvested", streams=True),
+    streams_branch=_around("orchestrator.git.repository:Repository.move_branch", streams=True),
+    streams_place_removal=_around("Volumes.remove", streams=True),
+    streams_result=_around("RunDirectory.write_result", streams=True),
+    streams_setup=_around("Checkpoints.note_stage", stages=True, streams=True),
+    streams_teardown=_around("Checkpoints.note_stage", argument="teardown", stages=True,
+                             streams=True),
+)  # fmt: skip
+"""Points of runs whose files are copied to volumes of the engine."""
 
 FLOW_POINTS = _named(
     flow_merge=_around("integrate", nth=4),

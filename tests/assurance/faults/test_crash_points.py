@@ -112,6 +112,8 @@ def crash_run(
     keys = ("--keys", "broker", "--env", "OPENAI_API_KEY")
     with_broker = point in POINTS and POINTS[point].broker
     rest = ("--worktrees", worktrees or usual, *(keys if with_broker else ()))
+    if point in POINTS and POINTS[point].streams:
+        rest = (*rest, "--transfer", "streams")
     command = world.parallel(nap=nap, private=private, stages=stages, rest=rest)
     if is_usual and worktrees in (None, usual):
         world.crash(point, command)

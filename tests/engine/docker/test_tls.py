@@ -1,12 +1,14 @@
 """Tests of connections to an engine with TLS, against a server that has nothing but a version."""
 
+import gc
 import hashlib
 import json
 import shutil
 import ssl
 import threading
+import warnings
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.process import run_in
 from orchestrator.errors import EngineUnavailableError, UnsupportedError
 from tests.support.own_daemon import make_certificates
 from tests.support.recorded_engines import DOCKER, INFO
@@ -22,14 +25,25 @@ pytestmark = pytest.mark.process
 
 
 class _Answers(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
     def do_GET(self) -> None:
         known = INFO if self.path.endswith("/info") else DOCKER
-        body = json.dumps({**known, "ApiVersion": "1.41"}).encode()
+        body = json.dumps({**known, "ApiVersion": "1.41", "Id": "e"}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path.endswith("/exec"):
+            self.do_GET()
+            return
+        self.close_connection = True
+        self.wfile.write(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
+        self.wfile.write(b"\1\0\0\0\0\0\0\5hello")
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
@@ -50,7 +64,7 @@ def server(certificates: Path) -> Iterator[int]:
     context.load_cert_chain(certificates / "server.pem", certificates / "server-key.pem")
     context.load_verify_locations(certificates / "ca.pem")
     context.verify_mode = ssl.CERT_REQUIRED
-    listener = HTTPServer(("127.0.0.1", 0), _Answers)
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
     listener.socket = context.wrap_socket(listener.socket, server_side=True)
     thread = threading.Thread(target=listener.serve_forever, args=(0.05,))
     thread.start()
@@ -113,3 +127,21 @@ def test_server_of_another_authority_is_refused(
     monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server}")
     with pytest.raises(EngineUnavailableError), translated("connect"):
         connect()
+
+
+def test_closed_engine_leaves_no_connection_open(
+    server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server}")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        engine = DockerEngine()
+        engine.check(images=(), runtime=None)
+        client = engine._client
+        output = client.attach("c", stdout=True, stderr=True, stream=True, demux=True)
+        assert list(output) == [(b"hello", None)]
+        assert run_in(client, "c", ("true",)) == b"hello"
+        engine.close()
+        del engine, client, output
+        gc.collect()
+    assert [str(warning.message) for warning in told] == []
