@@ -285,6 +285,19 @@ def test_a_second_order_is_refused_until_the_step_is_removed(every: Places) -> N
     assert every.run(place, *task)[1] == b"run\nrun\n"
 
 
+def test_a_step_whose_order_never_came_is_ordered_again(places: Places) -> None:
+    own = places.directory("own")
+    spec = places.spec(part("own", own, "/own"))
+    place = places.open(spec)
+    assert isinstance(place, VolumePlace)
+    # As a client that dies between the creation of the container and its order.
+    place._create(spec.step("agent"), NAP)
+    again = places.open(spec)
+    assert again.step("agent") is None
+    assert places.run(again, "sh", "-c", "echo ran >> /own/runs; cat /own/runs")[1] == b"ran\n"
+    assert again.step("agent") is not None
+
+
 def test_no_step_runs_before_its_start(places: Places) -> None:
     own = places.directory("own")
     spec = places.spec(part("own", own, "/own"), after={"harvest": "agent"}, command=("ls", "/own"))

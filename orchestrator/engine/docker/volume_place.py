@@ -332,7 +332,15 @@ class VolumePlace:
 
     def step(self, name: str) -> VolumeStep | None:
         """Return the container of a step; None if it was not ordered."""
-        found = find_step(self._client, self.spec.step(name).spec.name, self._porter, name)
+        described = self.spec.step(name)
+        found = find_step(self._client, described.spec.name, self._porter, name)
+        if found is not None and described.after is None and found.state().started_at is None:
+            state = self._porter.state(name)
+            # Another process died before its order: the step cannot have begun.
+            # protection: step-without-its-order-is-ordered-again
+            if state == "waiting":
+                found.remove()
+                return None
         if found is not None and self._networks is not None:
             found.share_network(self._networks.adopt(found.id))
         return found

@@ -122,6 +122,7 @@ def places() -> Iterator[Protection]:
         ("tests/engine/test_place_contract.py",),
         ("no step traces its shim", Instead("0o755")),
         ("step of an earlier porter never runs again", Never()),
+        ("step without its order is ordered again", Never()),
         ("place without its files is not opened", Never()),
         ("step sees only its parts", Never()),
         ("read-only parts of a place", Give("read_only=False")),
