@@ -213,7 +213,7 @@ class Place(Protocol):
             EngineError: The engine does not answer.
         """
 
-    def take(self, part: str, into: Path, *, limit: int) -> int:
+    def take(self, part: str, into: Path, *, limit: int, partial: bool = False) -> int:
         """Make what the steps wrote in a part available in a directory of this machine.
 
         The content is hostile: only regular files and directories are written, and no link is
@@ -224,9 +224,10 @@ class Place(Protocol):
             part: Name of the part.
             into: The directory.
             limit: Maximum size of the files in bytes.
+            partial: Whether files that exceed a limit are left out, in place of an error.
 
         Returns:
-            The number of files that were left out, because they are not regular.
+            The number of files that were left out, because they are not regular or do not fit.
 
         Raises:
             EngineError: The files could not be transferred.

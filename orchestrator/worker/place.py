@@ -187,12 +187,15 @@ def take_handed(worker: WorkerContext, workspace: Workspace, place: Place) -> tu
         for mount in workspace.shared:
             if isinstance(mount, BindMount) and not mount.read_only:
                 limit = worker.config.limits.disk
-                left_out += place.take(part_of(mount.target), mount.source, limit=limit)
+                part = part_of(mount.target)
+                left_out += place.take(part, mount.source, limit=limit, partial=True)
     except EngineUnavailableError:
         raise
     except (EngineError, OSError) as error:
         return (f"the worker's artifacts and findings could not be taken ({error})",)
-    what = "of the worker's artifacts and findings were not regular files and were left out"
+    what = (
+        "of the worker's artifacts and findings were not regular or did not fit, and were left out"
+    )
     return (f"{left_out} {what}",) if left_out else ()
 
 

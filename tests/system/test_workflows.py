@@ -260,7 +260,8 @@ def test_tasks_share_files_and_write_only_their_own(repo: Path, transfer: str) -
         "the worker's `findings.md` is not a readable file; "
         "2 of the worker's artifacts were not regular files and were left out"
         if transfer == "mounts"
-        else "3 of the worker's artifacts and findings were not regular files and were left out"
+        else "3 of the worker's artifacts and findings were not regular or did not fit, and were "
+        "left out"
     )
     said = (Path(found["sum"]["log"]) / "stdout.log").read_text()
     assert "WRITTEN" not in said

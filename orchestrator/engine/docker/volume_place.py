@@ -365,9 +365,10 @@ class VolumePlace:
         with understood():
             return [Entry(**entry) for entry in found["entries"]]
 
-    def take(self, part: str, into: Path, *, limit: int) -> int:
+    def take(self, part: str, into: Path, *, limit: int, partial: bool = False) -> int:
         """Let the porter pack the files of a part, and unpack them here."""
-        packed = self._porter.call("pack", part, str(limit))
+        amount = "fitting" if partial else "all"
+        packed = self._porter.call("pack", part, str(limit), amount)
         with understood():
             expected = packed["size"], packed["sha256"]
             left_out = int(packed["left_out"])

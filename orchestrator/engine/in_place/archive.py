@@ -26,7 +26,13 @@ class ArchiveError(Exception):
 
 
 def pack(
-    root: Path, *, limit: float, most: int, top: str = "", links: bool = False
+    root: Path,
+    *,
+    limit: float,
+    most: int,
+    top: str = "",
+    links: bool = False,
+    omitted: list[str] | None = None,
 ) -> Iterator[bytes]:
     """Yield an archive of a directory, piece by piece, without following links.
 
@@ -37,17 +43,25 @@ def pack(
         top: Path of the directory in the archive; without it, the directory itself is no entry.
         links: Whether symbolic links are packed. What is neither a regular file, a directory nor
             such a link is left out.
+        omitted: If given, what exceeds a limit is left out too, and the paths of everything that
+            is left out are added here.
 
     Raises:
         ArchiveError: A limit is exceeded, or a file or directory cannot be read as it was listed.
         OSError: A file cannot be read.
     """
-    yield from entries(root, limit=limit, most=most, top=top, links=links)
+    yield from entries(root, limit=limit, most=most, top=top, links=links, omitted=omitted)
     yield END
 
 
 def entries(
-    root: Path, *, limit: float, most: int, top: str = "", links: bool = False
+    root: Path,
+    *,
+    limit: float,
+    most: int,
+    top: str = "",
+    links: bool = False,
+    omitted: list[str] | None = None,
 ) -> Iterator[bytes]:
     """Yield what `pack` yields, without the end of the archive."""
     walk = Walk(root, most=most + 1)
@@ -58,18 +72,24 @@ def entries(
             yield from _entry(top, root.lstat(), "", 0)
         for path, info in walk:
             kind = stat.S_IFMT(info.st_mode)
-            size += info.st_size if kind == stat.S_IFREG else 0
+            full = f"{top}/{path}" if top else path
+            more = info.st_size if kind == stat.S_IFREG else 0
             # protection: archive-of-part-is-bounded
-            if size > limit or walk.seen > most:
+            fits = size + more <= limit and walk.seen <= most
+            if not fits and omitted is None:
                 raise ArchiveError(f"there are more than {limit} bytes or {most} files")
+            is_short = omitted is None or len(os.fsencode(full)) <= LONGEST_PATH
             # protection: special-files-of-part-left-out
-            if kind in (stat.S_IFREG, stat.S_IFDIR) or (links and kind == stat.S_IFLNK):
+            is_kind = kind in (stat.S_IFREG, stat.S_IFDIR) or (links and kind == stat.S_IFLNK)
+            if fits and is_short and is_kind:
+                size += more
                 folder, _, name = path.rpartition("/")
-                full = f"{top}/{path}" if top else path
                 yield from _entry(full, info, name, folders.open(folder))
+            elif omitted is not None:
+                omitted.append(path)
     finally:
         folders.close()
-    if walk.hidden:
+    if walk.hidden and omitted is None:
         raise ArchiveError("a directory cannot be read")
 
 

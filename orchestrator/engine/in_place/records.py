@@ -186,18 +186,25 @@ def print_changed(root: str, part: str, most: str, seconds: str) -> None:
     print(json.dumps({"paths": paths}), flush=True)
 
 
-def pack_part(root: str, part: str, limit: str) -> None:
+def pack_part(root: str, part: str, limit: str, amount: str) -> None:
     """Pack the regular files and directories of a part, and print how long the archive is.
 
     `read` prints the archive, under the name of the part.
+
+    Args:
+        root: Directory of the porter's own files.
+        part: Name of the part.
+        limit: Maximum size of the files in bytes.
+        amount: `all`, or `fitting` to leave out what exceeds a limit.
     """
     target = Path(root, "output", checked_name(part))
     half = target.with_name(f"{part}.{os.getpid()}")
     digest = hashlib.sha256()
     source = part_directory(root, part)
+    omitted: list[str] | None = [] if amount == "fitting" else None
     try:
         with half.open("wb") as file:
-            for data in pack(source, limit=int(limit), most=MOST_FILES):
+            for data in pack(source, limit=int(limit), most=MOST_FILES, omitted=omitted):
                 digest.update(data)
                 file.write(data)
             size = file.tell()
@@ -207,7 +214,10 @@ def pack_part(root: str, part: str, limit: str) -> None:
     finally:
         half.unlink(missing_ok=True)
     target.with_name(f"{part}.complete").touch()
-    kinds = (stat.S_IFMT(info.st_mode) for _, info in Walk(source, most=MOST_FILES))
-    left_out = sum(kind not in (stat.S_IFREG, stat.S_IFDIR) for kind in kinds)
+    if omitted is None:
+        kinds = (stat.S_IFMT(info.st_mode) for _, info in Walk(source, most=MOST_FILES))
+        left_out = sum(kind not in (stat.S_IFREG, stat.S_IFDIR) for kind in kinds)
+    else:
+        left_out = len(omitted)
     answer = {"size": size, "sha256": digest.hexdigest(), "left_out": left_out}
     print(json.dumps(answer), flush=True)

@@ -26,6 +26,8 @@ class Attack:
     """Whether the attack commits honest work first, which must be on the branch afterwards."""
     status: str = "success"
     reason: str | None = None
+    sent: tuple[str, str] | None = None
+    """Status and reason if the files are sent to the engine, where these differ."""
     refused: str | None = None
     """Text of the message if the harvest must be refused."""
     note: str | None = None
@@ -75,6 +77,7 @@ def load(name: str) -> Attack:
         said.setdefault(key, []).append(value)
     status, _, reason = said.get("ends", ["success"])[0].partition(" ")
     refused = said.get("refused", [None])[0]
+    sent_status, _, sent_reason = said.get("sent", [""])[0].partition(" ")
     if refused is not None and "ends" not in said:
         status, reason = "partial", "harvest_refused"
     return Attack(
@@ -87,6 +90,7 @@ def load(name: str) -> Attack:
         honest=said.get("honest") != ["no"],
         status=status,
         reason=reason or None,
+        sent=(sent_status, sent_reason) if sent_status else None,
         refused=refused,
         note=said.get("note", [None])[0],
         within=float(said["within"][0]) if "within" in said else None,

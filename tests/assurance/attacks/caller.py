@@ -52,8 +52,9 @@ class Caller:
         packages = f"{ROOT}:{sysconfig.get_path('purelib')}"
         known = {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "160"}
         known |= {secret.NAME: secret.VALUE, "ORCHESTRATOR_MAX_WORKTREES": "100"}
-        docker = {k: os.environ[k] for k in ("DOCKER_HOST",) if k in os.environ}
-        return {"PATH": _PATH, "HOME": str(self.home), "LC_ALL": "C.UTF-8", **known, **docker}
+        kept = ("DOCKER_HOST", "ORCHESTRATOR_TRANSFER")
+        engine = {key: os.environ[key] for key in kept if key in os.environ}
+        return {"PATH": _PATH, "HOME": str(self.home), "LC_ALL": "C.UTF-8", **known, **engine}
 
     def popen(self, command: Sequence[str], cwd: Path, **more: object) -> subprocess.Popen[bytes]:
         """Start a command as this user."""

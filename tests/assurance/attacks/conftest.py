@@ -31,6 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("attacks")
     group.addoption("--measure-plain", action="store_true", help="attack plain `docker run` too")
     group.addoption("--every-caller", action="store_true", help="every attack as root and as user")
+    group.addoption(
+        "--transfer", choices=("mounts", "streams"), default="auto",
+        help="how the files of attacked runs reach their containers",
+    )  # fmt: skip
     group.addoption("--write-table", action="store_true", help="write docs/attacks.md")
 
 
@@ -78,8 +82,9 @@ def grounds() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def everyone(grounds: Path) -> Iterator[dict[str, Caller]]:
-    with callers(grounds) as found:
+def everyone(grounds: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Caller]]:
+    with pytest.MonkeyPatch.context() as patch, callers(grounds) as found:
+        patch.setenv("ORCHESTRATOR_TRANSFER", request.config.getoption("transfer"))
         yield found
 
 

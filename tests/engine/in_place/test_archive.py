@@ -105,6 +105,41 @@ def test_limits_of_packing(tmp_path: Path, make: str) -> None:
     assert time.monotonic() - begun < 30
 
 
+def test_what_does_not_fit_is_left_out_and_named(tmp_path: Path, into: Path) -> None:
+    tree = tmp_path / "tree"
+    make_tree(tree)
+    expected = seen(tree)
+    with (tree / "giant").open("wb") as giant:
+        giant.truncate(2**40)
+    (tree / "link").symlink_to("giant")
+    omitted: list[str] = []
+    unpack(pack(tree, **MOST, omitted=omitted), into, **MOST)
+    assert (seen(into), sorted(omitted)) == (expected, ["giant", "link"])
+
+
+def test_files_beyond_the_limits_of_number_and_path_are_left_out(
+    tmp_path: Path, into: Path
+) -> None:
+    tree = tmp_path / "tree"
+    (tree / "many").mkdir(parents=True)
+    for number in range(1001):
+        (tree / "many" / str(number)).touch()
+    omitted: list[str] = []
+    unpack(pack(tree, **MOST, omitted=omitted), into, **MOST)
+    assert (len(seen(into)), len(omitted)) == (1000, 1)
+
+    folder = os.open(tree, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 200, dir_fd=folder)
+        outer, folder = folder, os.open("d" * 200, os.O_RDONLY, dir_fd=folder)
+        os.close(outer)
+    os.close(folder)
+    omitted.clear()
+    unpack(pack(tree, limit=10, most=5000, omitted=omitted), into, limit=10, most=5000)
+    assert len(omitted) == 10
+    assert {len(path.encode()) > 4096 for path in omitted} == {True}
+
+
 def test_file_that_shrinks_while_it_is_packed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(1_000_000))
     pieces = pack(tmp_path, **MOST)

@@ -316,7 +316,7 @@ def test_shim_outside_of_a_process_namespace_refuses() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("read", "0", "../journal", "0"), ("pack", "..", "9"), ("pack", "work", "x"),
+        ("read", "0", "../journal", "0"), ("pack", "..", "9", "all"), ("pack", "work", "x", "all"),
         ("usage", "9", "9", "/etc"), ("changed", "../work", "9", "9"), ("forget", "nobody"),
         ("stop", "nobody", "SIGTERM"), ("order", "99999999999", ""), ("order", "5", "bad"),
         ("no-such-command",),

@@ -1,5 +1,5 @@
 # Hands over links, FIFOs, sockets, devices, and large or deep files as findings and artifacts.
-#: note the worker's `findings.md` is not a readable file; .* had too long a path.*; .* were not regular files
+#: note the worker's `findings.md` is not a readable file; .* had too long a path.*; .* were not regular files|artifacts and findings were not regular or did not fit
 #: never done=
 OUT=/run/orchestrator/out
 mkfifo $OUT/findings.md
