@@ -368,7 +368,7 @@ def _copying(filling: Filling, places: Mapping[str, str]) -> str:
 def _sent(source: Path, top: str) -> Iterator[bytes]:
     if is_file(source):
         return file_entry(source, f"{top}/{_FILE}" if top else _FILE)
-    return entries(source, limit=math.inf, most=_MOST_FILES, top=top, links=True)
+    return entries(source, limit=math.inf, most=_MOST_FILES, top=top)
 
 
 def _texts(texts: Mapping[str, bytes], top: str) -> Iterator[bytes]:

@@ -31,7 +31,6 @@ def pack(
     limit: float,
     most: int,
     top: str = "",
-    links: bool = False,
     omitted: list[str] | None = None,
 ) -> Iterator[bytes]:
     """Yield an archive of a directory, piece by piece, without following links.
@@ -40,9 +39,8 @@ def pack(
         root: The directory.
         limit: Maximum size of all files in bytes.
         most: Maximum number of entries.
-        top: Path of the directory in the archive; without it, the directory itself is no entry.
-        links: Whether symbolic links are packed. What is neither a regular file, a directory nor
-            such a link is left out.
+        top: Path of the directory in the archive. Without it, the directory itself is no entry,
+            and only regular files and directories are packed; with it, symbolic links are too.
         omitted: If given, what exceeds a limit is left out too, and the paths of everything that
             is left out are added here.
 
@@ -50,7 +48,7 @@ def pack(
         ArchiveError: A limit is exceeded, or a file or directory cannot be read as it was listed.
         OSError: A file cannot be read.
     """
-    yield from entries(root, limit=limit, most=most, top=top, links=links, omitted=omitted)
+    yield from entries(root, limit=limit, most=most, top=top, omitted=omitted)
     yield END
 
 
@@ -60,7 +58,6 @@ def entries(
     limit: float,
     most: int,
     top: str = "",
-    links: bool = False,
     omitted: list[str] | None = None,
 ) -> Iterator[bytes]:
     """Yield what `pack` yields, without the end of the archive."""
@@ -80,7 +77,7 @@ def entries(
                 raise ArchiveError(f"there are more than {limit} bytes or {most} files")
             is_short = omitted is None or len(os.fsencode(full)) <= LONGEST_PATH
             # protection: special-files-of-part-left-out
-            is_kind = kind in (stat.S_IFREG, stat.S_IFDIR) or (links and kind == stat.S_IFLNK)
+            is_kind = kind in (stat.S_IFREG, stat.S_IFDIR) or (bool(top) and kind == stat.S_IFLNK)
             if fits and is_short and is_kind:
                 size += more
                 folder, _, name = path.rpartition("/")
