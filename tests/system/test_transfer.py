@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -220,4 +222,23 @@ def test_checks_see_the_commit_alone_and_hand_in_their_own_findings(repo: Path) 
     log = Path(result["log"])
     assert [path.name for path in sorted(log.glob("*.sarif"))] == ["check-1.sarif"]
     assert "check" not in (log / "stdout.log").read_text()
+    assert ours(repo) == []
+
+
+@pytest.mark.extra
+@pytest.mark.skipif(os.getuid() != 0, reason="only root hides /proc")
+@pytest.mark.parametrize("transfer", ["mounts", "streams"])
+def test_command_needs_no_proc(repo: Path, transfer: str) -> None:
+    """As on a system that is not Linux: the engine's machine is asked for its addresses."""
+    hidden = ("unshare", "--mount", "--propagation", "private",
+              "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")  # fmt: skip
+    run = ("parallel", "--agent-cli", "shell", "--network", "open", "--transfer", transfer)
+    for words in (("doctor",), (*run, "--workers", "1", "--json", "echo x > f"), ("ls",),
+                  ("parallel-cleanup",)):  # fmt: skip
+        done = subprocess.run(
+            (*hidden, sys.executable, "-m", "orchestrator", *words), cwd=repo, check=False,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0 or words == ("doctor",), done.stderr
+        assert "internal error" not in done.stdout + done.stderr
     assert ours(repo) == []

@@ -276,8 +276,9 @@ def _limits(engine: Engine, config: ParallelConfig, runtime: str | None) -> Iter
     if proven.reports_memory is False:
         detail = "the engine does not report that a container ran out of memory"
         yield Check(name="limits", state="warn", detail=detail)
-    where = "shared with" if proven.boot == boot_id() else "not that of"
-    if proven.boot:
+    own = boot_id()
+    where = "shared with" if proven.boot == own else "not that of"
+    if proven.boot and own:
         yield Check(name="kernel", detail=f"{proven.kernel}, {where} this machine")
 
 

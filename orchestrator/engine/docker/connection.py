@@ -8,6 +8,7 @@ import docker
 from docker.transport import UnixHTTPAdapter
 from docker.utils.socket import consume_socket_output, demux_adaptor
 from requests.adapters import HTTPAdapter
+from requests.exceptions import RequestException
 
 from orchestrator.engine.docker.address import Address, chosen_address
 from orchestrator.engine.docker.process import read_frames
@@ -18,6 +19,9 @@ _CONNECTIONS = 1000
 end, and its gateway's output; urllib3 prints a warning for each idle connection above the maximum.
 """
 _TIMEOUT = 60
+_LARGEST = 256 * 1024**2
+"""Maximum size of an answer in bytes."""
+_PIECE = 1024**2
 
 
 def connect(address: Address | None = None) -> docker.APIClient:
@@ -45,6 +49,21 @@ class _Client(docker.APIClient):
     # requests would search all variables for proxies before each request, and prefer the
     # authorities of `REQUESTS_CA_BUNDLE` to those of `DOCKER_CERT_PATH`.
     trust_env = property(lambda _: False, lambda _self, _value: None)
+
+    def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401  # of requests
+        """Send a request; an answer that is no stream is read up to a maximum size."""
+        is_stream = options.get("stream")
+        response: Any = super().send(request, **{**options, "stream": True})
+        if not is_stream:
+            content = bytearray()
+            for piece in response.iter_content(_PIECE):
+                content += piece
+                if len(content) > _LARGEST:
+                    response.close()
+                    raise RequestException("the answer is too long")
+            # What `response.content` returns from now on.
+            response._content = bytes(content)
+        return response
 
     def _check_is_tty(self, _: str) -> bool:
         """Return that no container has a terminal; docker-py asks the daemon for each one."""

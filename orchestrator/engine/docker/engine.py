@@ -337,7 +337,9 @@ class DockerEngine(DockerImages):
         """Return the addresses, routes and name servers of the engine's machine."""
         # protection: addresses-are-those-of-engines-machine
         if self.is_here:
-            return this_machine(gateway_of(self._client))
+            # Without the kernel's lists here, as on another system, the engine's machine is asked.
+            with suppress(OSError):
+                return this_machine(gateway_of(self._client))
         with self._asking:
             if self._elsewhere is None:
                 self._elsewhere = machine_of(self._client, labels, dialect=self._dialect)

@@ -9,7 +9,7 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.engine.docker import porter_calls
+from orchestrator.engine.docker import DockerEngine, connection, porter_calls
 from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.porter_calls import Porter, _Connection
 from orchestrator.engine.docker.process import _ShortCommand, run_in
@@ -27,6 +27,20 @@ def frame(data: bytes) -> bytes:
 def silent(handler: BaseHTTPRequestHandler) -> None:
     """Wait until the client gives up."""
     handler.rfile.read()
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+    while True:
+        handler.wfile.write(bytes(2**16))
+
+
+def cut(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b'HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n{"Version": "1')
+
+
+def no_json(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
 
 class Engine:
@@ -174,3 +188,17 @@ def test_file_that_cannot_be_read_is_an_error(
     engine.file = said
     with pytest.raises(EngineError):
         read_file(client, "c", "/f", most=10_000)
+
+
+@pytest.mark.parametrize("said", [silent, endless, cut, no_json])
+def test_answer_that_does_not_end_as_promised_is_an_error(
+    tmp_path: Path, client: docker.APIClient, engine: Engine, said: Say,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    assert client.base_url
+    engine.file = said
+    monkeypatch.setattr(connection, "_TIMEOUT", 0.5)
+    monkeypatch.setattr(connection, "_LARGEST", 2**20)
+    with pytest.raises(EngineError) as caught:
+        DockerEngine(f"unix://{tmp_path}/s").check(images=(), runtime=None)
+    assert "\n" not in caught.value.message
