@@ -119,7 +119,7 @@ class _Checks:
         caches = ready_caches(run.caches, root, workspace.user, run.mode)
         # protection: checks-see-no-shared-files
         # protection: checks-do-not-see-workers-cache-changes
-        return replace(workspace, store=store, mode="bind", caches=caches, shared=())
+        return replace(workspace, store=store, mode="bind", caches=caches, shared=(), session=None)
 
     def _open(self, fresh: Workspace) -> Place:
         """Open the place of all checks, and of the setup before them."""

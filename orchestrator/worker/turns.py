@@ -127,6 +127,8 @@ def take_session(worker: WorkerContext, workspace: Workspace, place: Place) -> t
     except UnkeptSessionError as error:
         return (f"the agent's session was not kept: {error}",)
     except (EngineError, OSError) as error:
+        with suppress(OSError):
+            discard_session(worker.directory)
         return (f"the agent's session could not be kept ({error})",)
     return ()
 

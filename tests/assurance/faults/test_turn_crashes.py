@@ -15,7 +15,7 @@ from tests.support.model_script import Rule, Scenario, ToolCall, Turn
 from tests.support.model_server import ModelServer
 from tests.support.repository import git
 
-pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(900)]
 
 MODEL, TASK = "claude-sonnet-4-5", "Write the list"
 WORDS = ("one", "two", "three")
