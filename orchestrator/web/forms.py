@@ -413,7 +413,7 @@ def start(commands: Commands, asked: Asked, values: Values) -> tuple[Job, str]:
     if run is not None and run.path.is_dir():
         line = one_line(asked.form.line_to_record(values), limit=300)
         run.log_event(Notice(message=f"web view: the user started `{line}`"))
-    return job, _done_at(str(asked.place["repository"]), job)
+    return job, _done_at(str(asked.place["repository"]), job, run)
 
 
 def _rows(form: Form, values: Values) -> Iterator[dict[str, object]]:
@@ -449,23 +449,25 @@ def job_page(site: Site, repository: str, job: Job) -> Page:
     """Return the page about a command that was started; it is refreshed until the end."""
     code, output = job.code, job.output
     run_id, tab = job.target
+    goes_on = job.form.goes_on and code is None
     values = {
         "repository": repository,
         "job": job,
         "code": code,
         "line": lines(job.line),
         "output": output,
-        "target": path_of(repository, run_id, tab) if run_id and job.is_good else "",
+        "target": path_of(repository, run_id, tab) if run_id and (job.is_good or goes_on) else "",
         "back": path_of(repository, job.run_id) if job.run_id else "/",
     }
     version = f"command-{job.number}-{code}-{len(output)}"
     return render("job.html", site, values, version=version, live=code is None)
 
 
-def _done_at(repository: str, job: Job) -> str:
+def _done_at(repository: str, job: Job, run: RunDirectory | None) -> str:
     """Return the address to show after a command was started: what it did, or its own page."""
     run_id, tab = job.target
-    goes_on = job.form.goes_on and job.code is None
+    # The page of a run that is not live yet would not be refreshed.
+    goes_on = job.form.goes_on and job.code is None and run is not None and run.is_live()
     if run_id is not None and (goes_on or (job.is_good and not job.form.shows_output)):
         return path_of(repository, run_id, tab)
     return path_of(repository, "command", job.number)

@@ -306,6 +306,22 @@ def test_a_form_starts_one_command(repo, started):
         started.clear()
 
 
+def test_a_command_that_has_not_reached_its_run_is_shown_itself(repo, started, monkeypatch):
+    ended_run(repo, result_of(1))
+    monkeypatch.setattr("orchestrator.web.commands.PATIENCE", 0.1)
+    started.seconds = 60
+    visitor = browser(repo)
+    answer = send(visitor, f"{RUN}/1/continue", how="start", message="go on")
+    # The page of the ended run would not be refreshed.
+    assert answer.headers["location"] == "/repo/command/1"
+    page = visitor.get("/repo/command/1").text
+    assert "Show its progress" in page
+    assert f'href="{RUN}/1"' in page
+    assert "data-live" in page
+    os.killpg(visitor.jobs.job(1).process.pid, signal.SIGKILL)
+    assert visitor.jobs.job(1).ended.wait(60)
+
+
 def test_few_commands_are_in_progress_at_once(repo, started, monkeypatch):
     monkeypatch.setattr("orchestrator.web.commands._MOST_RUNNING", 1)
     started.seconds = 60

@@ -2,14 +2,12 @@
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from orchestrator.events import (
     Event,
-    Intervention,
     WorkerDone,
     WorkerHarvesting,
     WorkerPreparing,
@@ -19,7 +17,6 @@ from orchestrator.worker_spec import WorkerSpec
 from tests.support.chromium import Page, browser
 from tests.support.live import eventually
 from tests.support.reports import RUN_ID, at
-from tests.support.repository import git
 from tests.support.web import Server, begun, ended_run, result_of, write_run
 
 pytestmark = [pytest.mark.extra, pytest.mark.process]
@@ -124,128 +121,3 @@ def test_two_workers_are_chosen_and_an_artifact_is_saved(
     page.open(f"{address}{RUN}/2/findings")
     page.value("document.querySelector('a[href*=artifact]').click()")
     eventually(lambda: saved.is_file() and saved.read_text() == "<h1>93 %</h1>", "the download")
-
-
-# --- What people come for: at most so many clicks from the run's page to the decision.
-
-_CENTRE = """(() => {
-  const el = %s;
-  if (!el) return null;
-  el.scrollIntoView({ block: "center" });
-  const box = el.getBoundingClientRect();
-  return [box.left + box.width / 2, box.top + box.height / 2];
-})()"""
-
-
-@dataclass
-class Person:
-    """Somebody who uses a page with a mouse, or with the keyboard alone."""
-
-    page: Page
-    by: str
-    clicks: int = 0
-
-    def choose(self, text: str, selector: str = "a, button, summary") -> None:
-        """Click the element with this text, or reach it with the Tab key and press Enter."""
-        self.clicks += 1
-        element = (f"[...document.querySelectorAll({selector!r})].find((el) => "
-                   f"el.checkVisibility() && el.textContent.includes({text!r}))")  # fmt: skip
-        self.page.wait_for(f"!!{element}")
-        if self.by == "mouse":
-            x, y = self.page.value(_CENTRE % element)
-            for kind in ("mousePressed", "mouseReleased"):
-                self.page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left",
-                               clickCount=1)  # fmt: skip
-            return
-        for _ in range(120):
-            if self.page.value(f"document.activeElement === {element}"):
-                break
-            self.press("Tab", 9)
-        assert self.page.value("document.activeElement.matches(':focus-visible')")
-        self.press("Enter", 13, "\r")
-
-    def press(self, key: str, code: int, text: str = "") -> None:
-        for kind in ("keyDown", "keyUp"):
-            typed = {"text": text} if text else {}
-            self.page.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **typed
-            )
-
-    def sees(self, text: str) -> None:
-        """Wait for a text, and check that nothing was reported and nothing is cut off."""
-        self.page.wait_for(f"!!document.body && document.body.innerText.includes({text!r})")
-        kinds = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
-        assert self.page.of(*kinds) == []
-        width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert self.page.value(width) <= 0
-
-
-HOW = [("mouse", 1400, "light"), ("keyboard", 390, "dark")]
-
-
-@pytest.mark.parametrize(("by", "width", "theme"), HOW)
-def test_branches_are_landed_and_a_merge_is_undone_in_four_clicks(
-    repo: Path, server: Server, page: Page, by: str, width: int, theme: str
-) -> None:
-    before = git(repo, "rev-parse", "HEAD").strip()
-    results = []
-    for number in (1, 2):
-        git(repo, "checkout", "-q", "-b", f"architect/parallel-{number}", before)
-        (repo / f"{number}.txt").write_text("x\n")
-        git(repo, "add", ".")
-        git(repo, "commit", "-q", "-m", "work")
-        tip = git(repo, "rev-parse", "HEAD").strip()
-        results.append(result_of(number, commit=tip, files_modified=[f"{number}.txt"]))
-        git(repo, "checkout", "-q", "main")
-    ended_run(repo, *results)
-    page.open(f"{sign_in(page, server)}{RUN}", width=width, theme=theme)
-    person = Person(page, by)
-    person.choose("Merge…")
-    person.sees("If a branch conflicts")
-    person.choose("Preview")
-    person.sees("would be merged into")
-    assert git(repo, "rev-parse", "HEAD").strip() == before
-    person.choose("Merge now")
-    person.sees("Done")
-    assert (repo / "1.txt").exists()
-    person.choose("Undo the merge")
-    # The branch moves before the files.
-    eventually(lambda: not (repo / "1.txt").exists() and not (repo / "2.txt").exists(), "the undo")
-    assert git(repo, "rev-parse", "HEAD").strip() == before
-    assert person.clicks <= 4
-
-
-@pytest.mark.parametrize(("by", "width", "theme"), HOW)
-def test_the_worker_that_needs_a_person_is_found_and_stopped(
-    repo: Path, server: Server, page: Page, by: str, width: int, theme: str
-) -> None:
-    specs = [WorkerSpec(worker_id=n, task=f"task {n}", model=None) for n in range(1, 9)]
-    alert = Intervention(at=at(3), worker_id=5, trigger="needs_input", detail="drop? (y/n)",
-                         stops=False)  # fmt: skip
-    run = write_run(repo, specs, [*begun(specs), alert])
-    for spec in specs:
-        run.worker(spec.worker_id).mkdir()
-    page.open(f"{sign_in(page, server)}{RUN}", width=width, theme=theme)
-    assert page.value("document.title").startswith("(1) ")
-    assert "icon-attention" in page.value("document.getElementById('icon').href")
-    person = Person(page, by)
-    person.choose("Worker 5", ".callout a")
-    person.sees("Needs attention")
-    person.choose("Stop…")
-    assert person.clicks <= 2
-    person.choose("Stop worker 5")
-    eventually(lambda: run.stop_requests() == {5}, "the request to stop")
-    run.release()
-
-
-@pytest.mark.parametrize(("by", "width", "theme"), HOW)
-def test_a_new_run_shows_the_command_while_it_is_typed(
-    server: Server, page: Page, by: str, width: int, theme: str
-) -> None:
-    page.open(sign_in(page, server), width=width, theme=theme)
-    person = Person(page, by)
-    person.choose("New run…")
-    person.sees("orchestrator parallel --detach")
-    page.value("document.querySelector('textarea[name=task]').focus()")
-    page.call("Input.insertText", text="echo <b>it works</b>")
-    person.sees("'--task=echo <b>it works</b>'")
