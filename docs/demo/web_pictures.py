@@ -144,6 +144,9 @@ def addresses(repository: Path) -> dict[str, str]:
         "failed": f"{run}/{first + 2}", "waiting": f"{run}/{first + 3}", "diff": f"{old}/2/diff",
         "findings": f"{run}/{first + 5}/findings", "details": f"{old}/2/details",
         "stop": f"{run}/{first + 1}/stop", "merge": f"{old}/merge",
+        "new": "/shop/new", "pr": f"{old}/pr",
+        "cleanup": f"{old}/cleanup", "judge": f"{old}/judge", "retry": f"{old}/2/retry",
+        "continue": f"{run}/{first + 1}/continue", "split": f"{old}/2/diff?view=split",
     }  # fmt: skip
 
 
