@@ -59,7 +59,7 @@ agent-images: images
 	  $(BIN)/orchestrator image build --quiet --agent $$agent || exit; done
 
 test: agent-images
-	$(BIN)/pytest -m 'not bench and not agents and not extra' $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not bench and not agents and not extra and not cluster' $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m fast -n 2 -q
@@ -123,6 +123,10 @@ fuzz: images
 
 mutation: images
 	$(BIN)/python -m tests.assurance.mutation.check --report docs/protections.md
+
+# A Kubernetes cluster of Debian's packages on this machine, which is built once (minutes) and kept.
+cluster: images
+	$(BIN)/python -m tests.cluster.lab test
 
 validators: images
 	$(BIN)/python tests/system/registry_validators.py

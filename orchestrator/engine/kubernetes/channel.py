@@ -1,0 +1,178 @@
+"""Commands in containers of pods, over a WebSocket to the API server.
+
+A command moves data and never decides what became of a task: the connection may be cut at any
+byte, and its end without a status is not the command's end.
+"""
+
+import json
+import ssl
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import websocket
+from kubernetes import client
+
+from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.protocol import LogChunk
+from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
+
+_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_STDIN, _STDOUT, _STDERR, _STATUS = range(4)
+_FRAME = 64 * 1024
+"""Bytes of input per frame. Larger frames are lost, or reset the connection, at some proxies."""
+_LARGEST_FRAME = 16 * 1024**2
+_TIMEOUT = 60.0
+"""Seconds without a byte after which the connection counts as cut."""
+_NO_CONTAINER = ("container not found", "container not running", "ContainerCreating")
+
+
+class _BoundedFrames(websocket._abnf.frame_buffer):
+    """Refuses a frame by its length, before its content is in memory."""
+
+    def recv_length(self) -> None:
+        super().recv_length()
+        # protection: frames-of-a-pod-are-bounded
+        if self.length is None or self.length > _LARGEST_FRAME:
+            raise websocket.WebSocketProtocolException("the frame is too long")
+
+
+class PodProcess:
+    """A command in a running container of a pod."""
+
+    def __init__(self, cluster: Cluster, pod: str, container: str, command: Sequence[str]) -> None:
+        """Start the command.
+
+        Raises:
+            NotRunningError: The pod or the container does not exist, or does not run.
+            EngineUnavailableError: The API server or the node does not answer.
+            EngineError: The cluster refused the command.
+        """
+        query = [("command", word) for word in command]
+        query += [("container", container), ("stdin", "true"), ("stdout", "true")]
+        query += [("stderr", "true"), ("tty", "false")]
+        settings = cluster.configuration
+        host = settings.host.replace("http", "ws", 1)
+        path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod}/exec"
+        self.exit_code: int | None = None
+        """The command's exit code, after `output` has ended; None if it is not known."""
+        self._socket = websocket.WebSocket(sslopt=_trust(settings), enable_multithread=True)
+        self._socket.frame_buffer = _BoundedFrames(self._socket._recv, True)
+        try:
+            self._socket.connect(
+                f"{host}{path}?{urlencode(query)}",
+                header=[f"{name}: {value}" for name, value in cluster.headers().items()],
+                subprotocols=list(_PROTOCOLS),
+                timeout=_TIMEOUT,
+                suppress_origin=True,
+            )
+        except websocket.WebSocketBadStatusException as error:
+            raise _refused(error, pod) from error
+        except (websocket.WebSocketException, OSError) as error:
+            raise _cut(error) from error
+
+    def write(self, data: bytes) -> None:
+        """Send input to the command.
+
+        Raises:
+            EngineUnavailableError: The connection was cut.
+        """
+        view = memoryview(data)
+        for at in range(0, len(data), _FRAME):
+            frame = bytes([_STDIN]) + view[at : at + _FRAME]
+            try:
+                self._socket.send(frame, opcode=websocket.ABNF.OPCODE_BINARY)
+            except (websocket.WebSocketException, OSError) as error:
+                raise _cut(error) from error
+
+    def output(self) -> Iterator[LogChunk]:
+        """Yield the command's output until the command ends.
+
+        Raises:
+            EngineUnavailableError: The connection was cut before the command's end was reported.
+            EngineError: The command could not be started.
+        """
+        while self.exit_code is None:
+            try:
+                kind, frame = self._socket.recv_data()
+            except (websocket.WebSocketException, OSError) as error:
+                raise _cut(error) from error
+            if kind == websocket.ABNF.OPCODE_CLOSE:
+                raise EngineUnavailableError(
+                    "the connection to the pod ended without a status", key="cluster.cut"
+                )
+            if len(frame) < 2:
+                continue
+            if frame[0] == _STDOUT:
+                yield LogChunk(stream="stdout", data=frame[1:])
+            elif frame[0] == _STDERR:
+                yield LogChunk(stream="stderr", data=frame[1:])
+            elif frame[0] == _STATUS:
+                self.exit_code = _exit_code(frame[1:])
+
+    def close(self) -> None:
+        """Close the connection; the command may go on without it."""
+        self._socket.shutdown()
+
+
+def _exit_code(data: bytes) -> int:
+    """Return the exit code that a status reports.
+
+    Raises:
+        EngineError: The status reports that the command did not run.
+    """
+    try:
+        status: dict[str, Any] = json.loads(data)
+        if status["status"] == "Success":
+            return 0
+        if status.get("reason") == "NonZeroExitCode":
+            causes = status["details"]["causes"]
+            return int(next(c["message"] for c in causes if c["reason"] == "ExitCode"))
+        problem = str(status.get("message", ""))
+    except (ValueError, KeyError, TypeError, StopIteration, AttributeError) as error:
+        raise EngineError(
+            "the cluster reported the end of a command unreadably", key="cluster.unreadable-answer"
+        ) from error
+    if any(words in problem for words in _NO_CONTAINER):
+        raise NotRunningError(
+            f"the container is not running: {problem}", key="container.not-running"
+        )
+    raise EngineError(
+        f"the cluster did not run a command in a pod: {problem}", key="cluster.command-refused"
+    )
+
+
+def _trust(settings: client.Configuration) -> dict[str, object]:
+    trust: dict[str, object] = {"ca_certs": settings.ssl_ca_cert}
+    if not settings.verify_ssl:
+        trust["cert_reqs"] = ssl.CERT_NONE
+    if settings.cert_file:
+        trust |= {"certfile": settings.cert_file, "keyfile": settings.key_file}
+    if settings.tls_server_name:
+        trust["server_hostname"] = settings.tls_server_name
+    return trust
+
+
+def _cut(error: Exception) -> EngineUnavailableError:
+    return EngineUnavailableError(f"the connection to the pod was cut: {error}", key="cluster.cut")
+
+
+def _refused(
+    error: websocket.WebSocketBadStatusException, pod: str
+) -> EngineError | NotRunningError:
+    body = (error.resp_body or b"").decode(errors="replace")
+    try:
+        said = str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        said = body[:200] or f"HTTP status {error.status_code}"
+    if error.status_code == 404 or any(words in said for words in _NO_CONTAINER):
+        return NotRunningError(
+            f"the pod `{pod}` is not running: {said}", key="container.not-running"
+        )
+    if error.status_code >= 500:
+        return EngineUnavailableError(
+            f"the cluster cannot reach the pod `{pod}`: {said}", key="cluster.unreachable"
+        )
+    return EngineError(
+        f"the cluster refused a command in the pod `{pod}`: {said}", key="cluster.command-refused"
+    )

@@ -1,0 +1,121 @@
+"""Requests to the API server of a cluster, with plain dictionaries."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3.exceptions
+from kubernetes import client, config
+
+from orchestrator.errors import ConfigError, EngineError, EngineUnavailableError
+
+_TIMEOUT = 30
+"""Seconds for a request. The client itself has no limit."""
+_LARGEST_ANSWER = 64 * 1024**2
+
+
+class ClusterRefusedError(EngineError):
+    """The API server refused a request."""
+
+    def __init__(self, message: str, *, status: int, reason: str) -> None:
+        super().__init__(message, key="cluster.refused")
+        self.status = status
+        """Status code of the HTTP answer."""
+        self.reason = reason
+        """The API server's word for the reason, such as `AlreadyExists`; may be empty."""
+
+
+class Cluster:
+    """The API server of one context, and the namespace for workers."""
+
+    def __init__(
+        self, *, kubeconfig: Path | None = None, context: str | None = None, namespace: str
+    ) -> None:
+        """Read the configuration; nothing is sent.
+
+        Args:
+            kubeconfig: The file with the configuration; None: as kubectl finds it.
+            context: The name of a context in it; None: its current one.
+            namespace: The namespace in which workers run.
+
+        Raises:
+            ConfigError: The configuration cannot be read.
+        """
+        self.configuration = client.Configuration()
+        try:
+            config.load_kube_config(
+                None if kubeconfig is None else str(kubeconfig),
+                context,
+                client_configuration=self.configuration,
+                persist_config=False,
+            )
+        except (config.ConfigException, OSError, ValueError) as error:
+            raise ConfigError(
+                f"the configuration of the cluster cannot be read: {error}",
+                key="cluster.unreadable-settings",
+                hint="check it with `kubectl config view`",
+            ) from error
+        self.configuration.retries = False
+        self.namespace = namespace
+        self._client = client.ApiClient(self.configuration)
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers with the credentials, which are made anew when they have expired."""
+        key = self.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        return {"authorization": key} if key else {}
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return the answer.
+
+        Args:
+            method: The HTTP method.
+            path: The path below the API server's address.
+            body: The object to send.
+            query: Parameters.
+
+        Raises:
+            ClusterRefusedError: The API server refused the request.
+            EngineUnavailableError: The API server does not answer.
+            EngineError: The answer is unreadable or too long.
+        """
+        url = f"{self.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        try:
+            answer = self._client.call_api(
+                method, url, {**headers, **self.headers()}, body=body, _request_timeout=_TIMEOUT
+            ).response
+            data = answer.read(_LARGEST_ANSWER + 1)
+        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
+            raise EngineUnavailableError(
+                f"the cluster's API server does not answer: {error}",
+                key="cluster.unreachable",
+                hint="check it with `kubectl version`",
+            ) from error
+        if len(data) > _LARGEST_ANSWER:
+            raise EngineError(
+                "an answer of the cluster's API server is too long", key="cluster.unreadable-answer"
+            )
+        try:
+            found = json.loads(data)
+        except ValueError:
+            found = {"message": data.decode(errors="replace")[:200]}
+        if not isinstance(found, dict):
+            raise EngineError(
+                "an answer of the cluster's API server is not an object",
+                key="cluster.unreadable-answer",
+            )
+        if answer.status >= 300:
+            raise ClusterRefusedError(
+                f"the cluster refused to {method.lower()} `{path}`: {found.get('message', '')}",
+                status=answer.status,
+                reason=str(found.get("reason", "")),
+            )
+        return found

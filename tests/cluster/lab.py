@@ -1,0 +1,435 @@
+"""Start a real Kubernetes cluster on this machine, in namespaces of its own.
+
+The API server, etcd, the controller manager and the scheduler live in the network namespace of
+the hub. Each node has a network, mount and UTS namespace, a containerd, a kubelet and cgroups of
+its own. Nothing touches the network of this machine: a client enters the hub (`Lab.inside`). All
+names begin with one random prefix, so two clusters never meet.
+
+`python -m tests.cluster.lab test ARGS…` runs pytest in the hub of a new cluster. By hand:
+`up DIRECTORY`, `kubectl DIRECTORY ARGS…`, `inside DIRECTORY COMMAND…`, `down DIRECTORY`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+NAMESPACE = "agents"
+LAB = "ORCHESTRATOR_TEST_CLUSTER"
+"""The variable with the directory of the cluster that tests use."""
+BASE_IMAGE = "orchestrator/base:latest"
+PAUSE = "docker.io/orchestrator/pause:cluster"
+_NETWORK = "10.77.0"
+_HUB = f"{_NETWORK}.254"
+_CGROUPS = Path("/sys/fs/cgroup")
+
+_CERTIFICATES = """
+umask 077
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lab-ca -keyout ca.key -out ca.crt
+openssl genrsa -out sa.key 2048
+openssl rsa -in sa.key -pubout -out sa.pub
+echo subjectAltName=IP:{hub},IP:10.96.0.1 > names
+sign() {{
+    openssl req -newkey rsa:2048 -nodes -subj "$2" -keyout $1.key -out $1.csr
+    openssl x509 -req -in $1.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
+        -extfile names -out $1.crt
+}}
+sign api /CN=apiserver
+sign kubelet-client /O=system:masters/CN=apiserver
+"""
+
+_HUB_NETWORK = """
+ip netns add {prefix}-hub
+ip -n {prefix}-hub link set lo up
+ip -n {prefix}-hub link add br0 type bridge
+ip -n {prefix}-hub addr add {hub}/24 dev br0
+ip -n {prefix}-hub link set br0 up
+"""
+
+_NODE_NETWORK = """
+ip netns add {name}
+ip link add {name} netns {prefix}-hub type veth peer name eth0 netns {name}
+ip -n {prefix}-hub link set {name} master br0 up
+ip -n {prefix}-hub route add 172.30.{node}.0/24 via {address}
+ip -n {name} addr add {address}/24 dev eth0
+ip -n {name} link set eth0 up
+ip -n {name} link set lo up
+ip -n {name} route add default via {hub}
+nsenter --net=/run/netns/{name} sysctl -qw net.ipv4.ip_forward=1
+"""
+
+_ETCD = """etcd --data-dir={d}/etcd --unsafe-no-fsync --listen-peer-urls=http://127.0.0.1:12380
+--listen-client-urls=http://127.0.0.1:12379 --advertise-client-urls=http://127.0.0.1:12379"""
+
+_API_SERVER = """kube-apiserver --etcd-servers=http://127.0.0.1:12379 --bind-address={hub}
+--advertise-address={hub} --secure-port=6443 --tls-cert-file={d}/api.crt
+--tls-private-key-file={d}/api.key --client-ca-file={d}/ca.crt
+--kubelet-client-certificate={d}/kubelet-client.crt --kubelet-client-key={d}/kubelet-client.key
+--kubelet-preferred-address-types=InternalIP --token-auth-file={d}/tokens.csv
+--authorization-mode=RBAC --service-cluster-ip-range=10.96.0.0/16
+--service-account-issuer=https://kubernetes --service-account-signing-key-file={d}/sa.key
+--service-account-key-file={d}/sa.pub --feature-gates=TTLAfterFinished=true"""
+
+_CONTROLLER_MANAGER = """kube-controller-manager --kubeconfig={d}/kubeconfig --leader-elect=false
+--service-account-private-key-file={d}/sa.key --root-ca-file={d}/ca.crt --node-monitor-period=1s
+--node-monitor-grace-period=8s --node-eviction-rate=1 --feature-gates=TTLAfterFinished=true
+--bind-address=127.0.0.1 --port=0"""
+
+_SCHEDULER = """kube-scheduler --kubeconfig={d}/kubeconfig --leader-elect=false
+--bind-address=127.0.0.1 --port=0"""
+
+_KUBELET = """kubelet --kubeconfig={d}/kubeconfig --config={n}/kubelet.json --cert-dir={n}/pki
+--hostname-override=node{node} --node-ip={address} --root-dir={n}/kubelet
+--container-runtime=remote --container-runtime-endpoint=unix://{n}/run/containerd.sock
+--pod-infra-container-image={pause}"""
+
+# Kubelets that share a directory delete each other's logs.
+_CONTAINERD = """
+hostname node{node}
+echo $$ > {n}/pid
+mkdir -p /var/log/pods /var/log/containers /run/netns
+mount --bind {n}/pods /var/log/pods
+mount --bind {n}/containers /var/log/containers
+mount --bind {n}/netns /run/netns
+exec containerd -c {n}/containerd.toml
+"""
+
+_CONTAINERD_SETTINGS = """\
+version = 2
+root = "{n}/root"
+state = "{n}/run/state"
+oom_score = 0
+[grpc]
+  address = "{n}/run/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{pause}"
+  restrict_oom_score_adj = true
+  stream_server_address = "127.0.0.1"
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "{plugins}"
+  conf_dir = "{n}/cni"
+[plugins."io.containerd.grpc.v1.cri".containerd]
+  snapshotter = "overlayfs"
+  default_runtime_name = "runc"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+"""
+
+
+class Lab:
+    """A cluster whose files are all in `directory`, which is absent or empty at first."""
+
+    def __init__(self, directory: Path, *, nodes: int = 3) -> None:
+        self.directory = directory.resolve()
+        settings = self.directory / "lab.json"
+        if not settings.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            new = {"prefix": f"oc{secrets.token_hex(2)}", "nodes": nodes}
+            settings.write_text(json.dumps(new))
+        found = json.loads(settings.read_text())
+        self.prefix: str = found["prefix"]
+        self.nodes = range(1, found["nodes"] + 1)
+        build = Path(__file__).with_name("build.sh")  # takes minutes, once
+        done = subprocess.run([build], check=True, stdout=subprocess.PIPE, text=True)
+        self.programs = Path(done.stdout.strip())
+
+    # What a test does
+
+    def inside(self, *command: str | Path) -> list[str]:
+        """Return the command that runs `command` where the API server is reached."""
+        return ["nsenter", f"--net=/run/netns/{self.prefix}-hub", *map(str, command)]
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as the administrator, and return its output."""
+        settings = f"--kubeconfig={self.directory}/kubeconfig"
+        command = self.inside(self.programs / "bin/kubectl", settings, *arguments)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def unplug(self, node: int) -> None:
+        """Cut the node's network; its programs go on."""
+        self._shell(f"ip -n {self.prefix}-hub link set {self._name(node)} down")
+
+    def plug(self, node: int) -> None:
+        """Connect the node's network again."""
+        self._shell(f"ip -n {self.prefix}-hub link set {self._name(node)} up")
+
+    def cut_power(self, node: int) -> None:
+        """Kill all programs of the node, its containers included."""
+        self.unplug(node)
+        _kill_all(lambda: self._processes(node))
+
+    def stop_api_server(self) -> None:
+        """Kill the API server with -9."""
+        os.kill(int((self.directory / "kube-apiserver.pid").read_text()), signal.SIGKILL)
+
+    def start_api_server(self) -> None:
+        """Start the API server, and wait until it answers."""
+        self._start_in_hub(_API_SERVER)
+        self._until("the API server answers", lambda: self.kubectl("get", "--raw", "/readyz"))
+
+    # Up and down
+
+    def up(self, images: Sequence[str]) -> None:
+        """Start the cluster, with these images of the Docker engine on all nodes."""
+        self._shell(_CERTIFICATES)
+        self._write_accounts()
+        self._connect()
+        archive = self._save(images)
+        self._start_in_hub(_ETCD)
+        self.start_api_server()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda node: self.start_node(node, archive), self.nodes))
+        get = ("get", "nodes", "--no-headers")
+        self._until(
+            "all nodes are ready", lambda: self.kubectl(*get).count(" Ready") == len(self.nodes)
+        )
+        # One that starts while no node is ready never moves a pod away from a node.
+        self._start_in_hub(_CONTROLLER_MANAGER)
+        self._start_in_hub(_SCHEDULER)
+        taints = ("get", "nodes", "-o", "jsonpath={.items[*].spec.taints}")
+        self._until("no node has a taint", lambda: not self.kubectl(*taints).strip())
+        self.kubectl("create", "namespace", NAMESPACE)
+        account = ("get", "serviceaccount", "default", "-n", NAMESPACE)
+        self._until("the namespace has its account", lambda: self.kubectl(*account))
+
+    def start_node(self, node: int, archive: Path | None = None) -> None:
+        """Start the node's containerd and kubelet, and import the images of `archive`."""
+        n = self.directory / f"n{node}"
+        values = {"n": n, "node": node, "address": f"{_NETWORK}.{node}", "pause": PAUSE}
+        for name in ("pods", "containers", "cni", "networks", "netns", "run"):
+            (n / name).mkdir(parents=True, exist_ok=True)
+        for directory in self._cgroups(node):
+            directory.mkdir(exist_ok=True)
+        (n / "cni/10.conflist").write_text(json.dumps(_pod_network(node, n / "networks")))
+        (n / "containerd.toml").write_text(
+            _CONTAINERD_SETTINGS.format(plugins=self.programs / "cni", **values)
+        )
+        kubelet = _kubelet_settings(f"/{self._name(node)}", self.directory / "ca.crt")
+        (n / "kubelet.json").write_text(json.dumps(kubelet))
+        self.plug(node)
+        (n / "pid").unlink(missing_ok=True)
+        enter = ["nsenter", f"--net=/run/netns/{self._name(node)}", "unshare", "--uts", "--mount"]
+        self._start(f"containerd{node}", [*enter, "sh", "-ec", _CONTAINERD.format(**values)])
+        ctr = f"ctr -a {n}/run/containerd.sock -n k8s.io"
+        self._until(f"containerd of node {node} answers", lambda: self._shell(f"{ctr} version"))
+        if archive:
+            self._shell(f"{ctr} image import {archive}")
+        program, *options = _KUBELET.format(d=self.directory, **values).split()
+        enter = ["nsenter", "-t", (n / "pid").read_text().strip(), "--net", "--mount", "--uts"]
+        self._start(f"kubelet{node}", [*enter, str(self.programs / "bin" / program), *options])
+
+    def down(self) -> None:
+        """Kill all programs; remove namespaces, cgroups and files. Repeatable."""
+        for path in self.directory.glob("*.pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(int(path.read_text()), signal.SIGKILL)
+        for node in self.nodes:
+            _kill_all(lambda node=node: self._processes(node))  # type: ignore[misc]
+        _kill_all(lambda: _in_namespace(f"{self.prefix}-hub"))
+        for name in (*map(self._name, self.nodes), f"{self.prefix}-hub"):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in reversed(mounts):
+            if mount.startswith(f"{self.directory}/"):
+                subprocess.run(["umount", "-l", mount], capture_output=True)
+        for top in [top for node in self.nodes for top in self._cgroups(node)]:
+            for path in sorted(top.glob("**/"), reverse=True):
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # Parts
+
+    def _name(self, node: int) -> str:
+        return f"{self.prefix}-n{node}"
+
+    def _cgroups(self, node: int) -> list[Path]:
+        tops = [path for path in _CGROUPS.iterdir() if path.is_dir() and not path.is_symlink()]
+        if (_CGROUPS / "cgroup.controllers").exists():
+            tops = [_CGROUPS]
+        return [top / self._name(node) for top in tops if top.name != "unified"]
+
+    def _processes(self, node: int) -> set[int]:
+        pids = _in_namespace(self._name(node))
+        for path in [path for top in self._cgroups(node) for path in top.glob("**/cgroup.procs")]:
+            with contextlib.suppress(OSError):
+                pids |= {int(pid) for pid in path.read_text().split()}
+        return pids - {0}
+
+    def _shell(self, script: str, **values: object) -> bool:
+        text = script.format(hub=_HUB, prefix=self.prefix, **values)
+        done = subprocess.run(
+            ["sh", "-ec", text],
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{text.strip()}: {done.stderr.strip()}")
+        return True
+
+    def _start(self, name: str, command: Sequence[str]) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                umask=0o022,
+            )
+        (self.directory / f"{name}.pid").write_text(str(process.pid))
+
+    def _start_in_hub(self, command: str) -> None:
+        program, *options = command.format(d=self.directory, hub=_HUB).split()
+        self._start(program, self.inside(self.programs / "bin" / program, *options))
+
+    def _until(self, what: str, condition: Callable[[], object], seconds: float = 180) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(RuntimeError, OSError):
+                if condition():
+                    return
+            time.sleep(0.2)
+        raise RuntimeError(f"not so after {seconds:.0f} s: {what}; logs: {self.directory}/*.log")
+
+    def _save(self, images: Sequence[str]) -> Path:
+        archive = self.directory / "images.tar"
+        text = f'FROM {images[0]}\nENTRYPOINT []\nCMD ["sleep", "infinity"]\n'
+        build = ["docker", "build", "--quiet", "--tag", PAUSE, "-"]
+        subprocess.run(build, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
+        self._shell(f"docker save -o {archive} {PAUSE} {' '.join(images)}; docker rmi {PAUSE}")
+        return archive
+
+    def _connect(self) -> None:
+        self._shell(_HUB_NETWORK)
+        for node in self.nodes:
+            address = f"{_NETWORK}.{node}"
+            self._shell(_NODE_NETWORK, node=node, name=self._name(node), address=address)
+        for node in self.nodes:
+            for other in self.nodes:
+                if other != node:
+                    route = f"172.30.{other}.0/24 via {_NETWORK}.{other}"
+                    self._shell(f"ip -n {self._name(node)} route add {route}")
+
+    def _write_accounts(self) -> None:
+        rows = []
+        files = {"admin": "kubeconfig", "runner": "kubeconfig-runner"}
+        for user, file in files.items():
+            token = secrets.token_hex(16)
+            rows.append(f"{token},{user},{user}" + (",system:masters" if user == "admin" else ""))
+            settings = _client_settings(self.directory / "ca.crt", token)
+            (self.directory / file).write_text(json.dumps(settings))
+        (self.directory / "tokens.csv").write_text("\n".join(rows) + "\n")
+
+
+def _pod_network(node: int, state: Path) -> dict[str, object]:
+    addresses = {
+        "type": "host-local",
+        "ranges": [[{"subnet": f"172.30.{node}.0/24"}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+        "dataDir": str(state),
+    }
+    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipam": addresses}
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return {"cniVersion": "0.4.0", "name": "lab", "plugins": [bridge, ports]}
+
+
+def _kubelet_settings(cgroup: str, authority: Path) -> dict[str, object]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        # The controller manager waits 8 s for a node: rarer signs of life make nodes flap.
+        "nodeLeaseDurationSeconds": 8,
+        "nodeStatusReportFrequency": "2s",
+        "nodeStatusUpdateFrequency": "2s",
+        "podPidsLimit": 256,
+        "failSwapOn": False,
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": cgroup,
+        "containerLogMaxSize": "1Mi",
+        "containerLogMaxFiles": 2,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": False},
+            "x509": {"clientCAFile": str(authority)},
+        },
+        "authorization": {"mode": "AlwaysAllow"},
+        "readOnlyPort": 0,
+        "healthzPort": 0,
+        "resolvConf": "/etc/resolv.conf",
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "2%"},
+        "imageGCHighThresholdPercent": 100,
+    }
+
+
+def _client_settings(authority: Path, token: str) -> dict[str, object]:
+    cluster = {"server": f"https://{_HUB}:6443", "certificate-authority": str(authority)}
+    context = {"cluster": "lab", "user": "lab", "namespace": NAMESPACE}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": cluster}],
+        "users": [{"name": "lab", "user": {"token": token}}],
+        "contexts": [{"name": "lab", "context": context}],
+        "current-context": "lab",
+    }
+
+
+def _in_namespace(name: str) -> set[int]:
+    done = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True)
+    return {int(pid) for pid in done.stdout.split()}
+
+
+def _kill_all(find: Callable[[], set[int]]) -> None:
+    for _ in range(20):
+        found = find()
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.2)
+
+
+def _test(arguments: Sequence[str]) -> int:
+    directory = Path(tempfile.mkdtemp(prefix="orchestrator-cluster-", dir="/tmp"))
+    lab = Lab(directory)
+    try:
+        lab.up([BASE_IMAGE])
+        command = [sys.executable, "-m", "pytest", "-m", "cluster", *arguments]
+        return subprocess.run(
+            lab.inside(*command), env={**os.environ, LAB: str(directory)}
+        ).returncode
+    finally:
+        lab.down()
+
+
+if __name__ == "__main__":
+    verb, *rest = sys.argv[1:]
+    if verb == "test":
+        sys.exit(_test(rest))
+    lab = Lab(Path(rest.pop(0)))
+    if verb == "up":
+        lab.up(rest or [BASE_IMAGE])
+    elif verb == "kubectl":
+        sys.stdout.write(lab.kubectl(*rest))
+    elif verb == "inside":
+        sys.exit(subprocess.run(lab.inside(*rest)).returncode)
+    elif verb == "down":
+        lab.down()

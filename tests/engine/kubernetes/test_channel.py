@@ -1,0 +1,261 @@
+"""The channel against a small WebSocket server, which does what a real one does rarely."""
+
+import base64
+import hashlib
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+import websocket
+
+from orchestrator.engine.kubernetes.channel import PodProcess
+from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
+
+pytestmark = pytest.mark.process
+
+_BINARY, _CLOSE, _PING = 2, 8, 9
+SUCCESS = json.dumps({"status": "Success"}).encode()
+
+
+def failure(code: str) -> bytes:
+    causes = [{"reason": "ExitCode", "message": code}]
+    return json.dumps(
+        {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
+    ).encode()
+
+
+def frame(kind: int, data: bytes, *, length: int | None = None) -> bytes:
+    size = len(data) if length is None else length
+    if size < 126:
+        return bytes([0x80 | kind, size]) + data
+    if size < 65536:
+        return bytes([0x80 | kind, 126]) + struct.pack(">H", size) + data
+    return bytes([0x80 | kind, 127]) + struct.pack(">Q", size) + data
+
+
+def received(stream: socket.socket) -> tuple[int, bytes]:
+    reader = stream.makefile("rb")
+    first, second = reader.read(2)
+    size = second & 0x7F
+    if size == 126:
+        (size,) = struct.unpack(">H", reader.read(2))
+    elif size == 127:
+        (size,) = struct.unpack(">Q", reader.read(8))
+    mask = reader.read(4)
+    data = bytes(byte ^ mask[n % 4] for n, byte in enumerate(reader.read(size)))
+    return first & 0xF, data
+
+
+@contextmanager
+def api_server(
+    tmp_path: Path, answer: Callable[[socket.socket], object], *, refusal: bytes = b""
+) -> Iterator[tuple[Cluster, list[str]]]:
+    """Serve one connection: the handshake, then what `answer` sends."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    requests: list[str] = []
+
+    def serve() -> None:
+        stream, _ = listener.accept()
+        with stream:
+            stream.settimeout(20)
+            text = b""
+            while b"\r\n\r\n" not in text:
+                text += stream.recv(65536)
+            requests.append(text.decode())
+            if refusal:
+                stream.sendall(refusal)
+                return
+            (key,) = [
+                line.split(": ", 1)[1]
+                for line in requests[0].split("\r\n")
+                if line.lower().startswith("sec-websocket-key")
+            ]
+            known = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()
+            stream.sendall(
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\nSec-WebSocket-Accept: "
+                + base64.b64encode(known)
+                + b"\r\n\r\n"
+            )
+            answer(stream)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    settings = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "c", "cluster": {"server": f"http://127.0.0.1:{listener.getsockname()[1]}"}}
+        ],
+        "users": [{"name": "u", "user": {"token": "the-token"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(settings))
+    try:
+        cluster = Cluster(kubeconfig=tmp_path / "kubeconfig", namespace="agents")
+        yield cluster, requests
+    finally:
+        thread.join(20)
+        listener.close()
+        assert not thread.is_alive()
+
+
+def start(cluster: Cluster) -> PodProcess:
+    return PodProcess(cluster, "pod-1", "porter", ["echo", "a b&c"])
+
+
+def test_output_and_exit_code_of_a_command(tmp_path: Path) -> None:
+    def answer(stream: socket.socket) -> None:
+        for data in (
+            b"\x01",
+            b"\x02",
+            b"\x01one",
+            b"\x02two",
+            b"\x01\x00\xff",
+            b"\x03" + failure("7"),
+        ):
+            stream.sendall(frame(_BINARY, data))
+
+    with api_server(tmp_path, answer) as (cluster, requests), closing(start(cluster)) as process:
+        chunks = [(chunk.stream, chunk.data) for chunk in process.output()]
+    assert chunks == [("stdout", b"one"), ("stderr", b"two"), ("stdout", b"\x00\xff")]
+    assert process.exit_code == 7
+    line, *headers = requests[0].split("\r\n")
+    assert line.startswith(
+        "GET /api/v1/namespaces/agents/pods/pod-1/exec?command=echo&command=a+b%26c&"
+    )
+    assert any(header.lower() == "authorization: bearer the-token" for header in headers)
+
+
+def test_input_goes_in_small_frames(tmp_path: Path) -> None:
+    sent = bytes(range(256)) * 1000
+    frames: list[tuple[int, bytes]] = []
+
+    def answer(stream: socket.socket) -> None:
+        reader = stream.makefile("rb")
+        got = 0
+        while got < len(sent):
+            first, second = reader.read(2)
+            size = second & 0x7F
+            if size == 126:
+                (size,) = struct.unpack(">H", reader.read(2))
+            elif size == 127:
+                (size,) = struct.unpack(">Q", reader.read(8))
+            mask = reader.read(4)
+            key = (mask * (size // 4 + 1))[:size]
+            data = (int.from_bytes(reader.read(size), "big") ^ int.from_bytes(key, "big")).to_bytes(
+                size, "big"
+            )
+            frames.append((first & 0xF, data))
+            got += len(data) - 1
+        stream.sendall(frame(_BINARY, b"\x03" + SUCCESS))
+
+    with api_server(tmp_path, answer) as (cluster, _), closing(start(cluster)) as process:
+        process.write(sent)
+        assert list(process.output()) == []
+    assert process.exit_code == 0
+    assert {kind for kind, _ in frames} == {_BINARY}
+    assert {data[0] for _, data in frames} == {0}
+    assert b"".join(data[1:] for _, data in frames) == sent
+    assert max(len(data) for _, data in frames) <= 64 * 1024 + 1
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(b"", id="the connection ends"),
+        pytest.param(frame(_CLOSE, struct.pack(">H", 1000)), id="closed without a status"),
+        pytest.param(frame(_BINARY, b"\x01half", length=100), id="cut within a frame"),
+        pytest.param(b"\xff\xff" + b"\0" * 20, id="reserved bits"),
+    ],
+)
+def test_end_without_a_status_is_never_an_end_of_the_command(tmp_path: Path, last: bytes) -> None:
+    def answer(stream: socket.socket) -> None:
+        stream.sendall(frame(_BINARY, b"\x01all is well"))
+        stream.sendall(last)
+
+    with api_server(tmp_path, answer) as (cluster, _), closing(start(cluster)) as process:
+        with pytest.raises(EngineUnavailableError):
+            list(process.output())
+        assert process.exit_code is None
+
+
+@pytest.mark.parametrize("length", [2**24 + 1, 2**40])
+def test_frame_is_refused_by_its_length(tmp_path: Path, length: int) -> None:
+    def answer(stream: socket.socket) -> None:
+        stream.sendall(frame(_BINARY, b"", length=length))
+
+    server = api_server(tmp_path, answer)
+    with server as (cluster, _), closing(start(cluster)) as process:
+        with pytest.raises(EngineUnavailableError) as caught:
+            list(process.output())
+        assert process.exit_code is None
+    assert isinstance(caught.value.__cause__, websocket.WebSocketProtocolException)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        b"",
+        b"nonsense",
+        b"[]",
+        b"{}",
+        b'{"status": 1}',
+        failure("many"),
+        b'{"status": "Failure", "reason": "NonZeroExitCode", "details": {}}',
+        b'{"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [1]}}',
+        b'{"status": "Failure", "message": "error executing command"}',
+    ],
+)
+def test_unreadable_status_is_an_error(tmp_path: Path, status: bytes) -> None:
+    def answer(stream: socket.socket) -> None:
+        stream.sendall(frame(_BINARY, b"\x03" + status) if status else b"")
+
+    with api_server(tmp_path, answer) as (cluster, _), closing(start(cluster)) as process:
+        with pytest.raises(EngineError):
+            list(process.output())
+        assert process.exit_code is None
+
+
+def test_ping_is_answered(tmp_path: Path) -> None:
+    answers: list[tuple[int, bytes]] = []
+
+    def answer(stream: socket.socket) -> None:
+        stream.sendall(frame(_PING, b"there?"))
+        answers.append(received(stream))
+        stream.sendall(frame(_BINARY, b"\x03" + SUCCESS))
+
+    with api_server(tmp_path, answer) as (cluster, _), closing(start(cluster)) as process:
+        assert list(process.output()) == []
+    assert answers == [(10, b"there?")]
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        (403, 'pods "pod-1" is forbidden: cannot create resource "pods/exec"', EngineError),
+        (404, 'pods "pod-1" not found', NotRunningError),
+        (500, 'container not found ("porter")', NotRunningError),
+        (502, "error dialing backend", EngineUnavailableError),
+    ],
+)
+def test_refusal_has_the_words_of_the_server(
+    tmp_path: Path, status: int, message: str, expected: type[Exception]
+) -> None:
+    body = json.dumps({"kind": "Status", "message": message}).encode()
+    refusal = (
+        f"HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+    server = api_server(tmp_path, lambda _stream: None, refusal=refusal)
+    with server as (cluster, _), pytest.raises(expected) as caught:
+        start(cluster)
+    assert message in str(caught.value)
+    assert type(caught.value) is expected
