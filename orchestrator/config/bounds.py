@@ -139,7 +139,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
     **{CONTAINER_FIELDS[name]: _has_additions for name in ("allow_unenforced", "company")},
     CONTAINER_FIELDS["calls_per_minute"]: _is_longer,
     CONTAINER_FIELDS["read_only"]: _is_less,
-    CONTAINER_FIELDS["runtime"]: _differs,
+    **{CONTAINER_FIELDS[name]: _differs for name in ("engine", "runtime")},
     TRIGGER_FIELDS["notify"]: _differs,
     TRIGGER_FIELDS["paths"]: _leads_outside,
     TRIGGER_FIELDS["enforce"]: _differs,

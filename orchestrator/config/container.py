@@ -208,6 +208,12 @@ class Isolation(Model):
     are refused. The results name them in `limits_unenforced`. `orchestrator doctor` lists all
     limits.
     """
+    engine: Annotated[
+        str,
+        Option(Group.ISOLATION, "NAME", help="Engine of the workers: `docker`, or `kubernetes`."),
+    ] = Field(default="docker", pattern=r"^[a-z][a-z0-9-]{0,40}$")
+    """Engine of the workers: `docker`, which is also Podman, or `kubernetes`, the cluster and the
+    namespace of kubectl's current context, which needs the extra `kubernetes`."""
     transfer: Annotated[
         Transfer,
         Option(

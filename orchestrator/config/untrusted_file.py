@@ -33,7 +33,7 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
         *(CONTAINER_FIELDS[name] for name in ("allow", "allow_sets", "check_allow", "setup_allow")),
         *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
         *(CONTAINER_FIELDS[name] for name in ("calls_per_minute", "git_read", "key_models")),
-        *(CONTAINER_FIELDS[name] for name in ("allow_unenforced", "company")),
+        *(CONTAINER_FIELDS[name] for name in ("allow_unenforced", "company", "engine")),
         TRIGGER_FIELDS["notify"],
         PROJECT_FIELDS["services"],
     }

@@ -184,22 +184,24 @@ def engine_of_run(used: "RunEngine | None") -> "Engine":
 
 @contextmanager
 def connected(
-    engine: "ContainerEngine | None", used: "RunEngine | None" = None
+    engine: "ContainerEngine | None", used: "RunEngine | None" = None, *, name: str = "docker"
 ) -> "Iterator[ContainerEngine]":
-    """Yield `engine`, or else a connection to Docker that is closed at the end of the block.
+    """Yield `engine`, or else a connection to another one that is closed at the end of the block.
 
     Args:
         engine: The engine.
         used: The engine of the recorded run that the block is about.
+        name: Name of the engine, if there is neither.
 
     Raises:
-        EngineUnavailableError: The Docker engine cannot be reached.
+        ConfigError: No installed package provides the engine.
+        EngineUnavailableError: The engine cannot be reached.
     """
     if engine is not None:
         yield engine
         return
-    docker = engine_of_run(used)
+    found = load_engine(name) if used is None else engine_of_run(used)
     try:
-        yield docker
+        yield found
     finally:
-        docker.close()
+        found.close()

@@ -30,6 +30,8 @@ class EngineFeatures:
     """How files get into containers: mounted from this machine, or sent to the engine's volumes."""
     ports: bool = True
     """Whether published ports can be reached at 127.0.0.1 of this machine."""
+    networks: bool = True
+    """Whether containers can have a network: for hosts, services, ports or a credential broker."""
     open_network: bool = True
     """Whether the engine can close this machine to containers that have an open network."""
     gateways: bool = False

@@ -37,6 +37,7 @@ _HELPS: dict[Limit, str] = {
     "pids": _DELEGATE,
     "swap": "the kernel parameter `swapaccount=1`",
     "seccomp": "an engine and a kernel with seccomp",
+    "network": "for a cluster nothing yet: whether it enforces network policies is not tested",
 }
 """The setting of the machine with which its engine enforces a limit."""
 

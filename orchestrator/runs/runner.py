@@ -204,7 +204,7 @@ class ParallelRunner:
         Raises:
             OrchestratorError: The run could not start; nothing was created.
         """
-        with connected(self._engine) as engine:
+        with connected(self._engine, name=self._config.isolation.engine) as engine:
             checked, removed = self._check_and_make_room(engine)
             claimed = reserve(checked, warms=self._warms)
             self._run_id = claimed.directory.run_id
@@ -258,7 +258,7 @@ class ParallelRunner:
         Raises:
             OrchestratorError: The run could not start; nothing was created.
         """
-        with connected(self._engine) as engine:
+        with connected(self._engine, name=self._config.isolation.engine) as engine:
             checked, removed = self._check_and_make_room(engine)
             notices = self._all_notices(checked)
             claimed = reserve(checked)

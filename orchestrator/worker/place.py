@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from orchestrator.broker.repositories import GIT_FILE
 from orchestrator.config.company import BUNDLE
+from orchestrator.config.network_access import stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.host_place import HostPlace
@@ -69,6 +70,8 @@ def check_transfer(
             hint="use `--transfer auto`",
         )
     isolation, project = config.isolation, config.project
+    if not features.networks:
+        _check_no_network(engine, config)
     if isolation.ports and not features.ports:
         raise UnsupportedError(
             "the engine publishes ports on its own machine, and none is forwarded with TLS",
@@ -89,6 +92,26 @@ def check_transfer(
             f"{why}, workers cannot have {', '.join(refused)}",
             key="transfer.unsupported",
             hint=hint,
+        )
+
+
+def _check_no_network(engine: ContainerEngine, config: ParallelConfig) -> None:
+    isolation = config.isolation
+    access = stage_access(config)
+    networks = {stage.network for stage in (access.setup, access.task, access.teardown)}
+    used = {
+        "`network`": networks != {"none"},
+        "`services`": config.project.services,
+        "`ports`": isolation.ports,
+        "`keys: broker`": isolation.keys == "broker",
+        "`secrets`": isolation.secrets,
+    }
+    # protection: engine-without-networks-refuses-what-needs-one
+    if refused := sorted(name for name, is_used in used.items() if is_used):
+        raise UnsupportedError(
+            f"with the engine `{engine.name}`, workers cannot have {', '.join(refused)} yet",
+            key="engine.unsupported",
+            hint="use `--network none` and leave the others out, or an engine of this machine",
         )
 
 

@@ -42,7 +42,7 @@ def choose_transfer(
         EngineUnavailableError: The engine does not answer.
     """
     sent = replace(features, overlay=False, transfer="streams")
-    if asked == "streams":
+    if asked == "streams" or (asked == "auto" and features.transfer == "streams"):
         return sent
     overlay = may_overlay(features, repository)
     if not overlay and not features.address:

@@ -65,6 +65,7 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
         ("isolation", "allow_unenforced"),
         ("swap", "pids"),
     ),
+    "engine": (["--engine", "kubernetes"], ("isolation", "engine"), "kubernetes"),
     "transfer": (["--transfer", "streams"], ("isolation", "transfer"), "streams"),
     "company": (
         ["--company", "pip=https://mirror.example/simple"],

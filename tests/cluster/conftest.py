@@ -18,3 +18,9 @@ def lab() -> Lab:
 @pytest.fixture
 def cluster(lab: Lab) -> Cluster:
     return Cluster(kubeconfig=lab.directory / "kubeconfig", namespace=NAMESPACE)
+
+
+@pytest.fixture
+def runner(lab: Lab) -> Cluster:
+    """Return the cluster for a user who has the rights of the role and no others."""
+    return Cluster(kubeconfig=lab.directory / "kubeconfig-runner", namespace=NAMESPACE)

@@ -23,13 +23,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 
 NAMESPACE = "agents"
 LAB = "ORCHESTRATOR_TEST_CLUSTER"
 """The variable with the directory of the cluster that tests use."""
 BASE_IMAGE = "orchestrator/base:latest"
-PAUSE = "docker.io/orchestrator/pause:cluster"
 _NETWORK = "10.77.0"
 _HUB = f"{_NETWORK}.254"
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -39,7 +39,7 @@ umask 077
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lab-ca -keyout ca.key -out ca.crt
 openssl genrsa -out sa.key 2048
 openssl rsa -in sa.key -pubout -out sa.pub
-echo subjectAltName=IP:{hub},IP:10.96.0.1 > names
+echo subjectAltName=IP:{hub},IP:10.96.0.1,IP:127.0.0.1 > names
 sign() {{
     openssl req -newkey rsa:2048 -nodes -subj "$2" -keyout $1.key -out $1.csr
     openssl x509 -req -in $1.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
@@ -140,6 +140,7 @@ class Lab:
         found = json.loads(settings.read_text())
         self.prefix: str = found["prefix"]
         self.nodes = range(1, found["nodes"] + 1)
+        self._pause = f"docker.io/orchestrator/pause:{self.prefix}"
         build = Path(__file__).with_name("build.sh")  # takes minutes, once
         done = subprocess.run([build], check=True, stdout=subprocess.PIPE, text=True)
         self.programs = Path(done.stdout.strip())
@@ -203,13 +204,18 @@ class Lab:
         taints = ("get", "nodes", "-o", "jsonpath={.items[*].spec.taints}")
         self._until("no node has a taint", lambda: not self.kubectl(*taints).strip())
         self.kubectl("create", "namespace", NAMESPACE)
+        manifest = files("orchestrator.engine.kubernetes").joinpath("manifest.yaml").read_text()
+        self.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=manifest)
+        binding = ("create", "rolebinding", "runner", "--role=orchestrator", "--user=runner")
+        self.kubectl(*binding, "-n", NAMESPACE)
         account = ("get", "serviceaccount", "default", "-n", NAMESPACE)
         self._until("the namespace has its account", lambda: self.kubectl(*account))
 
     def start_node(self, node: int, archive: Path | None = None) -> None:
         """Start the node's containerd and kubelet, and import the images of `archive`."""
         n = self.directory / f"n{node}"
-        values = {"n": n, "node": node, "address": f"{_NETWORK}.{node}", "pause": PAUSE}
+        values = {"n": n, "node": node, "address": f"{_NETWORK}.{node}"}
+        values["pause"] = self._pause
         for name in ("pods", "containers", "cni", "networks", "netns", "run"):
             (n / name).mkdir(parents=True, exist_ok=True)
         for directory in self._cgroups(node):
@@ -234,6 +240,7 @@ class Lab:
 
     def down(self) -> None:
         """Kill all programs; remove namespaces, cgroups and files. Repeatable."""
+        subprocess.run(["docker", "rmi", self._pause], capture_output=True)
         for path in self.directory.glob("*.pid"):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(int(path.read_text()), signal.SIGKILL)
@@ -246,7 +253,8 @@ class Lab:
         for mount in reversed(mounts):
             if mount.startswith(f"{self.directory}/"):
                 subprocess.run(["umount", "-l", mount], capture_output=True)
-        for top in [top for node in self.nodes for top in self._cgroups(node)]:
+        found = [_CGROUPS.glob(f"{top}{self.prefix}-n*") for top in ("", "*/")]
+        for top in [top for tops in found for top in tops]:
             for path in sorted(top.glob("**/"), reverse=True):
                 with contextlib.suppress(OSError):
                     path.rmdir()
@@ -311,9 +319,9 @@ class Lab:
     def _save(self, images: Sequence[str]) -> Path:
         archive = self.directory / "images.tar"
         text = f'FROM {images[0]}\nENTRYPOINT []\nCMD ["sleep", "infinity"]\n'
-        build = ["docker", "build", "--quiet", "--tag", PAUSE, "-"]
-        subprocess.run(build, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
-        self._shell(f"docker save -o {archive} {PAUSE} {' '.join(images)}; docker rmi {PAUSE}")
+        build = ["docker", "build", "--quiet", "--tag", self._pause, "-"]
+        subprocess.run(build, input=text, text=True, check=True, capture_output=True)
+        self._shell(f"docker save -o {archive} {self._pause} {' '.join(images)}")
         return archive
 
     def _connect(self) -> None:
@@ -407,29 +415,41 @@ def _kill_all(find: Callable[[], set[int]]) -> None:
         time.sleep(0.2)
 
 
-def _test(arguments: Sequence[str]) -> int:
-    directory = Path(tempfile.mkdtemp(prefix="orchestrator-cluster-", dir="/tmp"))
-    lab = Lab(directory)
+def _test(nodes: int, arguments: Sequence[str]) -> int:
+    """Run pytest in the hub of a new cluster, of which nothing is left even if this is killed."""
+    directory = Path(tempfile.mkdtemp(prefix="orchestrator-cluster-"))
+    lab = Lab(directory, nodes=nodes)
+    watch = [sys.executable, "-m", __spec__.name, "watch", str(directory)]
+    watcher = subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True)
+    assert watcher.stdin is not None
     try:
         lab.up([BASE_IMAGE])
-        command = [sys.executable, "-m", "pytest", "-m", "cluster", *arguments]
-        return subprocess.run(
-            lab.inside(*command), env={**os.environ, LAB: str(directory)}
-        ).returncode
+        command = lab.inside(sys.executable, "-m", "pytest", "-m", "cluster", *arguments)
+        return subprocess.run(command, env={**os.environ, LAB: str(directory)}).returncode
     finally:
+        watcher.stdin.close()
+        watcher.wait()
+
+
+def _main(verb: str, *rest: str) -> int:
+    if verb == "test":
+        nodes = int(os.environ.get("ORCHESTRATOR_TEST_NODES", "3"))
+        return _test(nodes, rest)
+    lab = Lab(Path(rest[0]))
+    if verb == "up":
+        lab.up(rest[1:] or [BASE_IMAGE])
+    elif verb == "kubectl":
+        sys.stdout.write(lab.kubectl(*rest[1:]))
+    elif verb == "inside":
+        return subprocess.run(lab.inside(*rest[1:])).returncode
+    elif verb == "watch":
+        # The input ends with the process that started this one, however that ends.
+        sys.stdin.read()
         lab.down()
+    elif verb == "down":
+        lab.down()
+    return 0
 
 
 if __name__ == "__main__":
-    verb, *rest = sys.argv[1:]
-    if verb == "test":
-        sys.exit(_test(rest))
-    lab = Lab(Path(rest.pop(0)))
-    if verb == "up":
-        lab.up(rest or [BASE_IMAGE])
-    elif verb == "kubectl":
-        sys.stdout.write(lab.kubectl(*rest))
-    elif verb == "inside":
-        sys.exit(subprocess.run(lab.inside(*rest)).returncode)
-    elif verb == "down":
-        lab.down()
+    sys.exit(_main(*sys.argv[1:]))

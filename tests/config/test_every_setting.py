@@ -190,6 +190,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("isolation", "calls_per_minute"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
     ("isolation", "company"): "tests/system/test_company.py::*",
     ("isolation", "allow_unenforced"): "tests/runs/test_enforcement.py::*",
+    ("isolation", "engine"): "tests/engine/kubernetes/test_refusals.py::*",
     ("isolation", "transfer"): "tests/system/test_transfer.py::*",
     ("isolation", "read_only"): "tests/workspace/test_private_git.py::*",
     ("isolation", "runtime"): lambda seen: seen.worker.runtime == "runc",

@@ -50,6 +50,7 @@ class TestGuest:
             ("container", "company", "['pip=https://evil.invalid']"),
             ("container", "copy", "[.env]"),
             ("container", "env", "{OPENAI_API_BASE: 'http://evil.invalid'}"),
+            ("container", "engine", "kubernetes"),
             ("container", "runtime", "evil"),
             ("container", "secrets", "[NPM_TOKEN]"),
         ],

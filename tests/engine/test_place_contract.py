@@ -95,6 +95,16 @@ class Places:
         place.put(spec.parts)
         return place
 
+    def order_and_die(
+        self, spec: PlaceSpec, start: Start, number: int
+    ) -> "subprocess.Popen[bytes]":
+        """Let another process order the step `agent` and send itself a signal."""
+        return order_and_die(spec, "agent", start, number)
+
+    def await_end(self, spec: PlaceSpec) -> None:
+        """Wait until a place has ended itself."""
+        assert self.client.wait(f"{spec.name}-porter", timeout=60)["StatusCode"] == 3
+
     def run(self, place: Place, *command: str, **env: str) -> tuple[Any, bytes, bytes]:
         """Run the step `agent` to its end."""
         step = place.order("agent", Start(command=command, env=env))
@@ -319,14 +329,10 @@ def test_no_step_runs_before_its_start(places: Places) -> None:
 def test_a_place_without_an_order_ends_itself(places: Places) -> None:
     spec = places.spec(start_within=1.0)
     place = places.open(spec)
-    _await_end(places, spec)
+    places.await_end(spec)
     with pytest.raises(EngineError):
         place.order("agent", NAP)
     place.remove()
-
-
-def _await_end(places: Places, spec: PlaceSpec) -> None:
-    assert places.client.wait(f"{spec.name}-porter", timeout=60)["StatusCode"] == 3
 
 
 class DyingClient(docker.APIClient):
@@ -392,7 +398,7 @@ def test_deadline_and_following_steps_need_no_client(places: Places, number: int
         after={"teardown": "agent", "harvest": "teardown"},
         command=("sh", "-c", "echo packed >> /own/up"),
     )
-    died = order_and_die(spec, "agent", Start(command=DEFIANT), number)
+    died = places.order_and_die(spec, Start(command=DEFIANT), number)
     try:
         place = places.open(spec)
         _await(lambda: len(place.journal(0)) == 8)
@@ -459,7 +465,7 @@ def test_disk_limit_needs_no_client(places: Places, limit: dict[str, int], task:
     own = places.directory("own")
     limits = StepLimits(timeout=120, grace=0.5, limited=("own",), **limit)
     spec = places.spec(part("own", own, "/own"), limits=limits)
-    died = order_and_die(spec, "agent", Start(command=("sh", "-c", task)), signal.SIGKILL)
+    died = places.order_and_die(spec, Start(command=("sh", "-c", task)), signal.SIGKILL)
     died.returncode = 0
     place = places.open(spec)
     _await(lambda: any(entry.event == "ended" for entry in place.journal(0)))
@@ -522,7 +528,7 @@ def test_place_waits_for_collection_and_then_ends_itself(places: Places) -> None
     into = places.directory("into")
     place.take("own", into, limit=1000)
     assert (into / "a").read_text() == "work\n"
-    _await_end(places, spec)
+    places.await_end(spec)
     with pytest.raises(EngineError, match="ended"):
         place.take("own", into, limit=1000)
 

@@ -7,21 +7,25 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.place import PlaceSpec, Start
+from orchestrator.engine.place import Place, PlaceSpec, Start
 
 ROOT = Path(__file__).parents[2]
 
 
 def order_and_die(
-    spec: PlaceSpec, step: str, start: Start, signal: int
+    spec: PlaceSpec,
+    step: str,
+    start: Start,
+    signal: int,
+    *,
+    program: str = "tests.support.dying_client",
 ) -> "subprocess.Popen[bytes]":
     """Let another process order a step and send itself a signal; return the process."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.dying_client"], cwd=ROOT, stdin=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-m", program], cwd=ROOT, stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(pickle.dumps((spec, step, start, signal)))
     process.stdin.close()
@@ -30,9 +34,14 @@ def order_and_die(
     return process
 
 
-if __name__ == "__main__":
+def die(opened: Callable[[PlaceSpec], Place]) -> None:
+    """Do in a place what the standard input says."""
     spec, step, start, signal = pickle.load(sys.stdin.buffer)
-    place = DockerEngine().open_place(spec)
+    place = opened(spec)
     place.put(spec.parts)
     place.order(step, start).start()
     os.kill(os.getpid(), signal)
+
+
+if __name__ == "__main__":
+    die(DockerEngine().open_place)

@@ -14,7 +14,6 @@ from docker.types.daemon import CancellableStream
 from tenacity import (
     retry,
     retry_if_exception_type,
-    stop_after_attempt,
     stop_after_delay,
     wait_exponential,
 )
@@ -27,6 +26,7 @@ from orchestrator.engine.docker.network_filter import NetworkFilter
 from orchestrator.engine.docker.process import run_in
 from orchestrator.engine.docker.rules import LIST_REFUSED, refused_lines
 from orchestrator.engine.labels import FILTER, GATEWAY, PORTS, SHARES
+from orchestrator.engine.porter_calls import repeatable
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.threads import meanwhile
@@ -46,15 +46,6 @@ _REMOVED = "another program removed it"
 _NEVER = "0001-"
 """Beginning of the timestamp that Docker uses for "not yet"."""
 
-repeatable = retry(
-    retry=retry_if_exception_type(EngineUnavailableError),
-    stop=stop_after_attempt(3),
-    wait=wait_exponential(multiplier=0.1, max=1),
-    reraise=True,
-)
-"""Decorator that tries a call up to three times while the daemon is unreachable. Only for calls
-that are safe to repeat, never for the start of a container.
-"""
 patient = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
     stop=stop_after_delay(60),

@@ -19,7 +19,6 @@ from orchestrator.engine.docker.container import (
     adopt,
     remove_container,
     remove_network,
-    repeatable,
 )
 from orchestrator.engine.docker.counters import measure
 from orchestrator.engine.docker.dialect import Dialect, dialect_of, is_podman, labelled
@@ -47,6 +46,7 @@ from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import FILTER, SHARES
 from orchestrator.engine.place import Place, PlaceSpec
+from orchestrator.engine.porter_calls import repeatable
 from orchestrator.engine.protocol import Leftover, Measurement, PrivateNetwork, TerminalSize
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import (

@@ -10,9 +10,9 @@ from typing import Any
 
 import docker
 
-from orchestrator.engine.docker.container import repeatable
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.place import Start
+from orchestrator.engine.porter_calls import repeatable
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 from secrets import token_hex
 
 from orchestrator.engine.docker.porter_calls import Porter
-from orchestrator.engine.docker.volumes import Volumes, described, source_of
+from orchestrator.engine.docker.volumes import Volumes
+from orchestrator.engine.part_files import described, source_of
 from orchestrator.engine.place import Part, PlaceSpec
 from orchestrator.files.disk_usage import disk_use
 

@@ -6,7 +6,6 @@ containers with a shim as PID 1, which the porter, a container too, starts and s
 no object that the engine's API shows.
 """
 
-import hashlib
 import json
 import math
 import threading
@@ -25,22 +24,15 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import own_start
 from orchestrator.engine.docker.image_files import shell_of
 from orchestrator.engine.docker.memory_parts import MEMORY, MemoryParts, options
-from orchestrator.engine.docker.porter_calls import STATE, Porter, understood
+from orchestrator.engine.docker.porter_calls import STATE, Porter
 from orchestrator.engine.docker.volume_step import Networks, VolumeStep, check_place, find_step
-from orchestrator.engine.docker.volumes import (
-    Filling,
-    Volumes,
-    described,
-    is_file,
-    mount,
-    source_of,
-)
-from orchestrator.engine.in_place.archive import ArchiveError, unpack
+from orchestrator.engine.docker.volumes import Filling, Volumes, mount
 from orchestrator.engine.in_place.commands import SHELL
 from orchestrator.engine.in_place.porter import FOLLOWS
-from orchestrator.engine.in_place.records import MOST_FILES
 from orchestrator.engine.labels import STEP
+from orchestrator.engine.part_files import described, is_file, source_of, take_part
 from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step
+from orchestrator.engine.porter_calls import understood
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.bundle import bundle
@@ -367,32 +359,7 @@ class VolumePlace:
 
     def take(self, part: str, into: Path, *, limit: int, partial: bool = False) -> int:
         """Let the porter pack the files of a part, and unpack them here."""
-        amount = "fitting" if partial else "all"
-        packed = self._porter.call("pack", part, str(limit), amount)
-        with understood():
-            expected = packed["size"], packed["sha256"]
-            left_out = int(packed["left_out"])
-        digest = hashlib.sha256()
-        size = 0
-
-        def pieces() -> Iterator[bytes]:
-            nonlocal size
-            for _, data in self._porter.read({part: 0}):
-                digest.update(data)
-                size += len(data)
-                yield data
-
-        try:
-            unpack(pieces(), into, limit=limit, most=MOST_FILES)
-        except ArchiveError as error:
-            raise EngineError(
-                f"cannot take files from the place: {error}", key="place.transfer"
-            ) from error
-        if (size, digest.hexdigest()) != expected:
-            raise EngineError(
-                "files from the place were altered on their way", key="place.data-altered"
-            )
-        return left_out
+        return take_part(self._porter, part, into, limit=limit, partial=partial)
 
     def release(self) -> None:
         """Remove the place."""

@@ -10,7 +10,7 @@ import docker
 from orchestrator.engine.docker.container import DockerContainer, patient
 from orchestrator.engine.docker.networks import Made, Make
 from orchestrator.engine.docker.porter_calls import Porter
-from orchestrator.engine.docker.volumes import source_of
+from orchestrator.engine.part_files import source_of
 from orchestrator.engine.place import PlaceSpec, Step
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.engine.spec import ContainerSpec

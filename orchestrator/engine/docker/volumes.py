@@ -1,9 +1,7 @@
 """The volumes of a place, how files of this machine get into them, and containers around them."""
 
 import hashlib
-import math
 import secrets
-import stat
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +13,7 @@ import docker.errors
 from docker.types import Mount
 
 from orchestrator.engine.docker.arguments import create_arguments
-from orchestrator.engine.docker.container import remove_container, remove_network, repeatable
+from orchestrator.engine.docker.container import remove_container, remove_network
 from orchestrator.engine.docker.dialect import Dialect, labelled
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
@@ -24,23 +22,19 @@ from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.in_place.archive import (
     END,
     ArchiveError,
-    entries,
-    file_entry,
     text_entry,
 )
 from orchestrator.engine.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
+from orchestrator.engine.part_files import FILE, archive_of, is_file, source_of
 from orchestrator.engine.place import Part, PlaceSpec
-from orchestrator.engine.spec import BindMount, ContainerSpec
-from orchestrator.errors import EngineError, UnsupportedError
-from orchestrator.files.walk import Walk
+from orchestrator.engine.porter_calls import repeatable
+from orchestrator.engine.spec import ContainerSpec
+from orchestrator.errors import EngineError
 
 _COPYING = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
-_FILE = "file"
-"""Name of the single file of a part in its volume."""
 _PIECE = 256 * 1024
 _FILLED = "-filled"
 """End of the name of an empty volume that says that another one has all its files."""
-_MOST_FILES = 2_000_000
 _LARGEST_TEXT = 4 * 1024**2
 _HELPER_MEMORY = 512 * 1024**2
 _HELPER_PIDS = 64
@@ -183,12 +177,12 @@ class Volumes:
         """Unpack files and texts into the volumes that a container has mounted, by their place."""
         if self._dialect.archives_enter_mounts:
             # Directories in the archive: an entry `.` would not change the volume's own root.
-            sent = (_sent(source, place) for place, source in sources.items())
+            sent = (archive_of(source, place) for place, source in sources.items())
             own = (_texts(given, place) for place, given in texts.items())
             self._unpack(container, "/", _archive(*sent, *own))
             return
         for place, source in sources.items():
-            self._unpack(container, f"/{place}", _archive(_sent(source, ".")))
+            self._unpack(container, f"/{place}", _archive(archive_of(source, ".")))
         for place, given in texts.items():
             self._unpack(container, f"/{place}", _archive(_texts(given, "")))
 
@@ -221,7 +215,7 @@ class Volumes:
         root.type, root.mode = tarfile.DIRTYPE, 0o755
         # The last entry changes the owner that the source has.
         last = iter([root.tobuf(tarfile.GNU_FORMAT)])
-        self._unpack(container, directory, _archive(_sent(source, folder), last))
+        self._unpack(container, directory, _archive(archive_of(source, folder), last))
 
     def mount_of(self, part: Part, volume: str) -> Mount:
         """Return the mount of a part whose files are in a volume.
@@ -238,7 +232,7 @@ class Volumes:
             directory = self._client.inspect_volume(volume)["Mountpoint"]
         # A path of the engine, not of this machine: an engine mounts a part of a volume this way.
         # No step can write to the volume, so nothing else can be at this path.
-        return Mount(place.target, f"{directory}/{_FILE}", type="bind", read_only=True)
+        return Mount(place.target, f"{directory}/{FILE}", type="bind", read_only=True)
 
     def _unpack(self, container: str, directory: str, pieces: Iterator[bytes]) -> None:
         problems: list[OSError | ArchiveError] = []
@@ -318,43 +312,6 @@ def mount(target: str, volume: str, *, read_only: bool = False) -> Mount:
     return Mount(target, volume, type="volume", read_only=read_only, no_copy=True)
 
 
-def source_of(part: Part) -> Path:
-    """Return the file or directory of this machine that a part is a copy of.
-
-    Raises:
-        UnsupportedError: It is an overlay.
-    """
-    if not isinstance(part.mount, BindMount):
-        raise UnsupportedError("a place with volumes has no overlays", key="place.no-overlays")
-    return part.mount.source
-
-
-def is_file(source: Path) -> bool:
-    """Return whether the source of a part is a single file.
-
-    Raises:
-        OSError: It does not exist.
-    """
-    return stat.S_ISREG(source.lstat().st_mode)
-
-
-def described(source: Path) -> str:
-    """Return a hash that changes when a file or directory changes.
-
-    Raises:
-        OSError: The source does not exist, or a part of it cannot be read.
-    """
-    digest = hashlib.sha256()
-    walk = Walk(source, most=_MOST_FILES)
-    found = [("", source.lstat())] if is_file(source) else sorted(walk, key=lambda entry: entry[0])
-    for path, info in found:
-        known = (path, info.st_mode, info.st_uid, info.st_gid, info.st_size, info.st_mtime_ns)
-        digest.update(repr(known).encode("utf-8", "surrogateescape"))
-    if walk.hidden:
-        raise PermissionError(f"a directory in {source} cannot be read")
-    return digest.hexdigest()
-
-
 def _copying(filling: Filling, places: Mapping[str, str]) -> str:
     """Return the shell text that copies shared volumes to others."""
     words = []
@@ -363,12 +320,6 @@ def _copying(filling: Filling, places: Mapping[str, str]) -> str:
         words.append(f"cp -a /{places[shared]}/. {target}/")
         words.append(f"chown -hR {info.st_uid}:{info.st_gid} {target}")
     return " && ".join(words)
-
-
-def _sent(source: Path, top: str) -> Iterator[bytes]:
-    if is_file(source):
-        return file_entry(source, f"{top}/{_FILE}" if top else _FILE)
-    return entries(source, limit=math.inf, most=_MOST_FILES, top=top)
 
 
 def _texts(texts: Mapping[str, bytes], top: str) -> Iterator[bytes]:

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orchestrator.engine.in_place.incoming import append, measure, unpack_part
 from orchestrator.engine.in_place.records import (
+    checked_name,
     pack_part,
     print_changed,
     print_data,
@@ -51,6 +53,12 @@ def _connect(connection: socket.socket, path: str) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+def append_data(root: str, name: str, offset: str, size: str, sha256: str) -> None:
+    """Add a piece to an archive that arrives."""
+    append(root, checked_name(name), int(offset), read_data(size, sha256))
+    print("{}", flush=True)
 
 
 def read_data(size: str, sha256: str) -> bytes:
@@ -95,7 +103,7 @@ def perform(root: str, command: str, *arguments: str) -> int:
             request["order"] = json.loads(read_data(*arguments))
         elif command == "stop":
             request |= {"step": arguments[0], "signal": arguments[1]}
-        elif command in ("forget", "state"):
+        elif command in ("begin", "forget", "state"):
             request |= {"step": arguments[0]}
         elif command != "release":
             raise ValueError(f"unknown command: {command!r}")
@@ -136,4 +144,7 @@ _PRINTED: dict[str, Callable[..., None]] = {
     "pack": pack_part,
     "settle": settle,
     "shell": give_shell,
+    "append": append_data,
+    "unpack": unpack_part,
+    "measure": measure,
 }

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
 from orchestrator.engine.in_place.commands import LARGEST_ORDER, perform, talk
+from orchestrator.engine.in_place.incoming import last_measurement, watch
 from orchestrator.engine.in_place.records import Journal, Output, part_directory
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.machine import uptime
@@ -58,6 +59,8 @@ class Step:
     """Names of the parts whose growth is limited."""
     order: dict[str, Any] | None = None
     """The command that was ordered, until it begins."""
+    is_held: bool = False
+    """Whether the command waits for `begin`, because the step's container runs already."""
     state: Literal["waiting", "ordered", "starting", "running", "ended"] = "waiting"
     nonce: str | None = None
     exit_code: int | None = None
@@ -80,6 +83,8 @@ class Porter:
         self._journal = Journal(root)
         self._selector = selectors.DefaultSelector()
         self._steps: dict[str, Step] = {}
+        self._runs = dict.fromkeys(spec["steps"], 1)
+        """Numbers of the steps' runs; each needs a container of its own."""
         os.makedirs(f"{root}/output", exist_ok=True)
         self._root = root
         for name in spec["steps"]:
@@ -113,10 +118,15 @@ class Porter:
         if last.get("event") != "ended":
             self._journal.add("ended", name, reason=step.reason, exit_code=None)
 
+    def _channel_of(self, name: str) -> str:
+        """Return the directory of a step's channel: one per run if all containers exist at once."""
+        folder = str(self._runs[name]) if "usage" in self._spec else ""
+        return os.path.join(self._spec["channels"], name, folder)
+
     def _prepare(self, name: str) -> None:
         """Create a step that has not been ordered."""
         self._begun(name).unlink(missing_ok=True)
-        channel = Channel(os.path.join(self._spec["channels"], name))
+        channel = Channel(self._channel_of(name))
         files = {stream: Output(self._root, f"{name}.{stream}") for stream in channel.output}
         given = self._spec["steps"][name]
         step = self._steps[name] = Step(name=name, channel=channel, files=files, **given)
@@ -167,9 +177,12 @@ class Porter:
             try:
                 match request:
                     case {"command": "state"}:
-                        answer["state"] = self._find(request["step"]).state
+                        step = self._find(request["step"])
+                        answer = {"state": step.state, "run": self._runs[step.name]}
                     case {"command": "order"}:
                         self._order(**request["order"])
+                    case {"command": "begin"}:
+                        self._begin_held(self._find(request["step"]))
                     case {"command": "stop"}:
                         self._stop(self._find(request["step"]), request["signal"])
                     case {"command": "forget"}:
@@ -180,7 +193,7 @@ class Porter:
                 answer = {"error": str(error)}
             connection.sendall(json.dumps(answer).encode() + b"\n")
 
-    def _order(self, step: str, nonce: str, **order: Any) -> None:  # noqa: ANN401
+    def _order(self, step: str, nonce: str, *, hold: bool = False, **order: Any) -> None:  # noqa: ANN401
         ordered = self._find(step)
         order_text(**order)
         is_open = ordered.nonce in (None, FOLLOWS) and ordered.state in ("waiting", "ordered")
@@ -189,15 +202,29 @@ class Porter:
             raise ValueError(f"the step {step!r} was ordered before")
         if ordered.nonce != nonce:
             ordered.nonce, ordered.order, ordered.state = nonce, order, "ordered"
+            ordered.is_held = hold
             before = None if ordered.after is None else self._find(ordered.after).state
             # A client also orders steps of which the earlier one was never ordered, or was removed.
-            if before in (None, "ended") or (nonce != FOLLOWS and before == "waiting"):
+            is_due = before in (None, "ended") or (nonce != FOLLOWS and before == "waiting")
+            if is_due and not hold:
                 self._begin(ordered)
+
+    def _begin_held(self, step: Step) -> None:
+        """Let a step begin whose order was held; one that has begun is no error."""
+        if step.state == "waiting":
+            raise ValueError(f"the step {step.name!r} was not ordered completely; order it again")
+        if step.is_held and step.state == "ordered":
+            self._begin(step)
 
     def _forget(self, step: Step) -> None:
         """Let a step be ordered again; its container was removed."""
         if step.state == "running":
             raise ValueError(f"the step {step.name!r} has not ended")
+        if step.is_held and step.state == "ordered":
+            # Its container still waits for a command.
+            step.order, step.nonce, step.state = None, None, "waiting"
+            return
+        self._runs[step.name] += 1
         if step.state != "ended":
             self._close(step)
         self._prepare(step.name)
@@ -274,7 +301,7 @@ class Porter:
         code = 137 if step.killed and step.exit_code is None else step.exit_code
         self._journal.add("ended", step.name, reason=step.reason, exit_code=code)
         for following in self._steps.values():
-            if following.after == step.name and following.order is not None:
+            if following.after == step.name and following.order and not following.is_held:
                 self._begin(following)
         if not self._active():
             self._measuring.clear()
@@ -313,6 +340,8 @@ class Porter:
         self._stop(step, "SIGTERM")
 
     def _look(self, step: Step) -> DiskUse:
+        if usage := self._spec.get("usage"):
+            return last_measurement(Path(usage), step.name)
         roots = [part_directory(self._root, part) for part in step.limited]
         return disk_use(roots, most_files=_MOST_FILES, seconds=_MEASURING)
 
@@ -330,12 +359,15 @@ def main(root: str, command: str, *arguments: str) -> None:
 
     Args:
         root: Directory of the porter's own files.
-        command: `serve`, `talk`, `shell`, `order`, `state`, `stop`, `forget`, `release`, `read`,
-            `journal`, `usage`, `changed`, `pack` or `settle`.
+        command: `serve`, `watch`, `talk`, `shell`, `order`, `begin`, `state`, `stop`, `forget`,
+            `release`, `read`, `journal`, `usage`, `changed`, `pack`, `settle`, `append`, `unpack`
+            or `measure`.
         arguments: Arguments of the command.
     """
     if command == "serve":
         sys.exit(Porter(root).serve())
+    if command == "watch":
+        watch(root)
     if command == "talk":
         talk(root)
         return

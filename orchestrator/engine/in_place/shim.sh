@@ -1,5 +1,5 @@
-# PID 1 of a step's container. Argument: the directory of the step's channel, which no step can
-# change. The porter made these FIFOs in it:
+# PID 1 of a step's container. Arguments: the directory of the step's channel, which no step can
+# change, and for how many seconds to wait for it. The porter made these FIFOs in it:
 #   obey     words from the porter: `go`, `TERM`, `reap`, `exit N`. Its end means KILL: other
 #            processes of the step could take words away, but nobody can hide the end of a file.
 #   say      words to the porter: `began`, `exit N`
@@ -9,7 +9,7 @@
 # of this shell must not be readable for the step's user: then no process of the step can trace it.
 [ $$ = 1 ] || exit 125    # elsewhere, `kill -1` would reach processes of others
 trap '' HUP INT QUIT TERM PIPE
-turns=1200
+turns=$((${2:-60} * 20))
 until [ -p "$1/obey" ]; do
   [ $((turns -= 1)) -gt 0 ] || exit 125
   sleep 0.05

@@ -24,7 +24,10 @@ _FRAME = 64 * 1024
 _LARGEST_FRAME = 16 * 1024**2
 _TIMEOUT = 60.0
 """Seconds without a byte after which the connection counts as cut."""
-_NO_CONTAINER = ("container not found", "container not running", "ContainerCreating")
+_NO_CONTAINER = (
+    *("container not found", "container not running", "ContainerCreating"),
+    "is not valid for pod",
+)
 
 
 class _BoundedFrames(websocket._abnf.frame_buffer):

@@ -31,26 +31,29 @@ class Cluster:
     """The API server of one context, and the namespace for workers."""
 
     def __init__(
-        self, *, kubeconfig: Path | None = None, context: str | None = None, namespace: str
+        self,
+        *,
+        kubeconfig: Path | None = None,
+        context: str | None = None,
+        namespace: str | None = None,
     ) -> None:
         """Read the configuration; nothing is sent.
 
         Args:
             kubeconfig: The file with the configuration; None: as kubectl finds it.
             context: The name of a context in it; None: its current one.
-            namespace: The namespace in which workers run.
+            namespace: The namespace in which workers run; None: that of the context.
 
         Raises:
-            ConfigError: The configuration cannot be read.
+            ConfigError: The configuration cannot be read, or the context has no namespace.
         """
+        file = None if kubeconfig is None else str(kubeconfig)
         self.configuration = client.Configuration()
         try:
             config.load_kube_config(
-                None if kubeconfig is None else str(kubeconfig),
-                context,
-                client_configuration=self.configuration,
-                persist_config=False,
+                file, context, client_configuration=self.configuration, persist_config=False
             )
+            every, current = config.list_kube_config_contexts(file)
         except (config.ConfigException, OSError, ValueError) as error:
             raise ConfigError(
                 f"the configuration of the cluster cannot be read: {error}",
@@ -58,7 +61,17 @@ class Cluster:
                 hint="check it with `kubectl config view`",
             ) from error
         self.configuration.retries = False
-        self.namespace = namespace
+        found = next((known for known in every if known["name"] == context), current)
+        self.context = str(found["name"])
+        """Name of the context."""
+        self.namespace = namespace or str(found["context"].get("namespace") or "")
+        # protection: workers-are-in-no-namespace-by-default
+        if not self.namespace:
+            raise ConfigError(
+                f"the context `{self.context}` has no namespace for workers",
+                key="cluster.no-namespace",
+                hint="`kubectl config set-context --current --namespace NAME`",
+            )
         self._client = client.ApiClient(self.configuration)
 
     def headers(self) -> dict[str, str]:

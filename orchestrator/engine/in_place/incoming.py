@@ -1,0 +1,204 @@
+"""How the files of a pod's parts arrive, and how they are measured, by a container of their owner.
+
+In a pod nobody is root: the porter's user owns the channels, and another container, with the steps'
+user, owns the files. Both run this program, each with a directory of its own.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.files.disk_usage import DiskUse, disk_use
+
+ARRIVED = "arrived.json"
+_FILES, _FILE = "files", "file"
+_MOST_FILES = 1_000_000
+_MEASURING = 10.0
+_MEASURE = 0.5
+_STALE = 60.0
+"""Seconds after which a measurement no longer counts: whoever makes them has died."""
+
+
+def append(root: str, name: str, offset: int, data: bytes) -> None:
+    """Write a piece of an archive at its offset, so that a piece can be sent again.
+
+    Raises:
+        ValueError: An earlier piece is missing.
+    """
+    path = _archive(root, name)
+    size = path.stat().st_size if path.exists() else 0
+    if offset > size:
+        raise ValueError("an earlier piece of the files did not arrive")
+    with path.open("r+b" if path.exists() else "wb") as file:
+        file.seek(offset)
+        file.truncate()
+        file.write(data)
+
+
+def _archive(root: str, name: str) -> Path:
+    """Return where an archive arrives: for a part in memory, only in memory."""
+    return _top(root, name) / ".arriving"
+
+
+def _top(root: str, name: str) -> Path:
+    """Return the volume of a part, of which steps see one directory or file."""
+    return Path(_spec(root)["parts"][name]).parent
+
+
+def _spec(root: str) -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads(Path(root, "spec.json").read_text())
+    return spec
+
+
+def unpack_part(root: str, name: str, size: str, sha256: str, known: str) -> None:
+    """Let the files of an archive take the place of those of an earlier one, and print `{}`.
+
+    What is mounted is a directory or file that stays the same, so its content is replaced.
+
+    Args:
+        root: Directory of this container's own files.
+        name: Name of the part.
+        size: Size of the archive.
+        sha256: Its hash.
+        known: Hash that describes the files; it is recorded once they are all there.
+
+    Raises:
+        ValueError: The archive is not what was sent.
+    """
+    archive, top = _archive(root, name), _top(root, name)
+    record = _arrived(root)
+    if not (archive.exists() or record.get(name, {}).get("known") != known):
+        print("{}", flush=True)  # a repeated call, of which the answer was lost
+        return
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    # protection: files-arrive-unaltered-in-pod
+    if (archive.stat().st_size, found) != (int(size), sha256):
+        raise ValueError("the files did not arrive completely")
+    new = top / ".new"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    with tarfile.open(archive, "r:") as opened:
+        opened.extractall(new, filter="fully_trusted")  # noqa: S202 - what the client packed
+    earlier = record.get(name, {}).get("names", [])
+    names = _replace(new, top, earlier)
+    record[name] = {"known": known, "names": names}
+    half = Path(root, f"{ARRIVED}.half")
+    half.write_text(json.dumps(record))
+    half.replace(Path(root, ARRIVED))
+    archive.unlink()
+    shutil.rmtree(new, ignore_errors=True)
+    print("{}", flush=True)
+
+
+def _replace(new: Path, top: Path, earlier: list[str]) -> list[str]:
+    if (new / _FILE).exists():
+        # A file that is mounted keeps its inode.
+        (top / _FILE).write_bytes((new / _FILE).read_bytes())
+        shutil.copystat(new / _FILE, top / _FILE)
+        return []
+    source, target = new / _FILES, top / _FILES
+    info, names = source.stat(), os.listdir(source)
+    source.chmod(0o700)
+    for name in names:
+        # A name of another owner is where the runtime has mounted something: to replace it would
+        # end the mount.
+        # protection: mounts-in-parts-of-pod-stay
+        if os.path.lexists(target / name) and (target / name).lstat().st_uid != os.getuid():
+            continue
+        _remove_for(source / name, target / name)
+        (source / name).replace(target / name)
+    for name in set(earlier) - set(names):
+        _remove_for(None, target / name)
+    target.chmod(info.st_mode & 0o7777)
+    os.utime(target, ns=(info.st_atime_ns, info.st_mtime_ns))
+    return names
+
+
+def _remove_for(new: Path | None, path: Path) -> None:
+    """Remove what a new file cannot replace by itself."""
+    is_directory = path.is_dir() and not path.is_symlink()
+    if is_directory:
+        shutil.rmtree(path)
+    elif new is None or (new.is_dir() and not new.is_symlink()):
+        path.unlink(missing_ok=True)
+
+
+def _arrived(root: str) -> dict[str, Any]:
+    with suppress(FileNotFoundError):
+        found: dict[str, Any] = json.loads(Path(root, ARRIVED).read_text())
+        return found
+    return {}
+
+
+def measure(root: str) -> None:
+    """Measure what the limits of steps are about, print which files have arrived, and note when.
+
+    Files that change later were changed by steps.
+    """
+    _measure(root)
+    with suppress(FileExistsError), Path(root, "base.json").open("x") as base:
+        base.write(json.dumps(time.time()))
+    known = {name: entry["known"] for name, entry in _arrived(root).items()}
+    print(json.dumps({"arrived": known}), flush=True)
+
+
+def watch(root: str) -> None:
+    """Measure until the container ends."""
+    os.makedirs(f"{root}/output", exist_ok=True)
+    while True:
+        begun = time.monotonic()
+        _measure(root)
+        time.sleep(max(_MEASURE, 2 * (time.monotonic() - begun)))
+
+
+def _measure(root: str) -> None:
+    spec = _spec(root)
+    uses: dict[tuple[str, ...], DiskUse] = {}
+    for step, limited in spec["limited"].items():
+        names = tuple(limited)
+        if names not in uses:
+            roots = [Path(spec["parts"][name]) for name in names]
+            uses[names] = disk_use(roots, most_files=_MOST_FILES, seconds=_MEASURING)
+            # protection: files-of-pod-cannot-be-hidden
+            if uses[names].hidden:
+                _reveal(roots)
+                uses[names] = disk_use(roots, most_files=_MOST_FILES, seconds=_MEASURING)
+        half = Path(spec["usage"], f".{step}.{os.getpid()}")
+        half.write_text(json.dumps(vars(uses[names])))
+        half.replace(Path(spec["usage"], f"{step}.json"))
+
+
+def _reveal(roots: list[Path]) -> None:
+    """Let directories be read that their owner, a step of the same user, has closed."""
+    pending = [str(root) for root in roots]
+
+    def open_up(error: OSError) -> None:
+        with suppress(OSError):
+            os.chmod(error.filename, 0o700)
+            pending.append(error.filename)
+
+    until = time.monotonic() + _MEASURING
+    while pending and time.monotonic() < until:
+        for _ in os.walk(pending.pop(), onerror=open_up):
+            if time.monotonic() >= until:
+                break
+
+
+def last_measurement(usage: Path, step: str) -> DiskUse:
+    """Return the last measurement of the files that a step may write.
+
+    Raises:
+        OSError: There is none, or it is too old: the limits are not enforced.
+    """
+    path = usage / f"{step}.json"
+    # protection: no-pod-without-measurements
+    if time.time() - path.stat().st_mtime > _STALE:
+        raise TimeoutError("the files of the place are not measured any more")
+    return DiskUse(**json.loads(path.read_text()))

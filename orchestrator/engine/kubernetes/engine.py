@@ -1,0 +1,201 @@
+"""The engine of a cluster: places in pods, and nothing else.
+
+The context of the user's kubectl chooses the cluster, and the context's namespace is where workers
+run. What a cluster cannot do yet is refused; nothing is ignored.
+"""
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from orchestrator.config.values import Limit
+from orchestrator.engine.features import Enforcement, EngineFeatures
+from orchestrator.engine.image_protocol import ImageInfo
+from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
+from orchestrator.engine.kubernetes.job_pod import JobPod, jobs, remove_job
+from orchestrator.engine.kubernetes.pod_place import PodPlace
+from orchestrator.engine.kubernetes.pod_step import PodStep
+from orchestrator.engine.place import Place, PlaceSpec
+from orchestrator.engine.protocol import InnerProcess, Leftover, Measurement, PrivateNetwork
+from orchestrator.engine.spec import ContainerSpec, Egress
+from orchestrator.errors import EngineError, UnsupportedError
+
+_MANY = 1_000_000
+"""A cluster says neither how many CPUs nor how much memory it has: its scheduler decides."""
+_AGENT = "agent"
+_SIZED_MEMORY = (1, 22)
+"""Version of the cluster from which on file systems in memory have a size."""
+
+
+class KubernetesEngine:
+    """See `orchestrator.engine.protocol.ContainerEngine`."""
+
+    name = "kubernetes"
+
+    def __init__(self, address: str = "") -> None:
+        """Read the configuration of kubectl; nothing is sent.
+
+        Args:
+            address: Name of a context. Default: the current one.
+
+        Raises:
+            ConfigError: The configuration cannot be read, or the context has no namespace.
+        """
+        self._cluster = Cluster(context=address or None)
+
+    def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:  # noqa: ARG002
+        """Check that the cluster answers. Only its nodes know whether they have the images."""
+        if runtime is not None:
+            _refuse("`runtime`")
+        version = self._cluster.request("GET", "/version")
+        path = f"/api/v1/namespaces/{self._cluster.namespace}"
+        try:
+            namespace = self._cluster.request("GET", path)
+        except ClusterRefusedError as error:
+            raise EngineError(
+                f"the namespace `{self._cluster.namespace}` cannot be used: {error.message}",
+                key="cluster.namespace",
+                hint="create it, with the role `orchestrator`: see the guide about clusters",
+            ) from error
+        release = str(version.get("gitVersion", ""))
+        found = str(namespace["metadata"]["uid"])
+        return EngineFeatures(
+            overlay=False,
+            runtimes=(),
+            cpus=_MANY,
+            memory=_MANY * 1024**3,
+            version=f"kubernetes {release}",
+            transfer="streams",
+            ports=False,
+            networks=False,
+            id=found,
+            address=self._cluster.context,
+            fingerprint=f"{found} {release}",
+            enforced=_limits(version),
+        )
+
+    def open_place(self, spec: PlaceSpec) -> Place:
+        """Create a place, or open it again."""
+        return PodPlace(self._cluster, spec)
+
+    def adopt(self, container_id: str) -> PodStep | None:
+        """Return a handle of a step's container; of a Job, that of its agent."""
+        job, _, rest = container_id.partition("/")
+        step, _, run = rest.partition("/")
+        pod = JobPod(self._cluster, job)
+        found = pod.find()
+        if found is None:
+            return None
+        pod.metadata = found["metadata"]
+        return PodStep(pod, step or _AGENT, int(run or pod.porter.call("state", _AGENT)["run"]))
+
+    def usage(self, labels: Mapping[str, str]) -> list[Measurement]:  # noqa: ARG002
+        """Return nothing: the cluster's API has no measurements."""
+        return []
+
+    def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
+        """List the Jobs that have all of the given labels."""
+        return [
+            Leftover(
+                kind="container",
+                id=str(job["metadata"]["name"]),
+                labels=job["metadata"].get("annotations") or {},
+            )
+            for job in jobs(self._cluster, labels)
+        ]
+
+    def remove(self, leftover: Leftover) -> None:
+        """Delete a Job with its pods."""
+        remove_job(self._cluster, leftover.id.partition("/")[0])
+
+    def image_id(self, image: str) -> str | None:  # noqa: ARG002
+        """Return None: only nodes know their images."""
+        return None
+
+    def image_info(self, image: str) -> ImageInfo | None:  # noqa: ARG002
+        """Return None: only nodes know their images."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing: there are no open connections."""
+
+    # What a cluster cannot do yet
+
+    def create(self, spec: ContainerSpec) -> NoReturn:  # noqa: ARG002
+        """Refuse: all containers of a pod are created at once."""
+        _refuse("single containers")
+
+    def start(self, spec: ContainerSpec) -> NoReturn:  # noqa: ARG002
+        """Refuse: all containers of a pod are created at once."""
+        _refuse("single containers")
+
+    def enter(self, container_id: str, *_: object, **__: object) -> InnerProcess:  # noqa: ARG002
+        """Refuse: no commands of users run in pods."""
+        _refuse("`exec` and `shell`")
+
+    def exposed_ports(self, image: str) -> NoReturn:  # noqa: ARG002
+        """Refuse: there are no services."""
+        _refuse("services")
+
+    def has_command(self, image: str) -> NoReturn:  # noqa: ARG002
+        """Refuse: there are no services."""
+        _refuse("services")
+
+    def create_network(self, name: str, labels: Mapping[str, str]) -> NoReturn:  # noqa: ARG002
+        """Refuse: pods have no network."""
+        _refuse("networks")
+
+    def create_private_network(
+        self,
+        name: str,  # noqa: ARG002
+        labels: Mapping[str, str],  # noqa: ARG002
+        *,
+        addresses: int,  # noqa: ARG002
+    ) -> PrivateNetwork:
+        """Refuse: there is no credential broker."""
+        _refuse("the credential broker")
+
+    def close_host(
+        self,
+        name: str,  # noqa: ARG002
+        network: str,  # noqa: ARG002
+        egress: Egress,  # noqa: ARG002
+        labels: Mapping[str, str],  # noqa: ARG002
+    ) -> str | None:
+        """Refuse: pods have no network."""
+        _refuse("networks")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise UnsupportedError(
+        f"the engine `kubernetes` does not support {what} yet",
+        key="engine.unsupported",
+        hint="leave it out, or use an engine of this machine",
+    )
+
+
+def _limits(version: Mapping[str, object]) -> dict[Limit, Enforcement]:
+    """Return how the limits of pods are enforced.
+
+    Whether a network policy is enforced cannot be seen in the API, and it is not tested yet.
+    """
+    try:
+        number = int(str(version["major"])), int(str(version["minor"]).rstrip("+"))
+    except (KeyError, ValueError):
+        number = (0, 0)
+    return {
+        "memory": "kernel",
+        "cpus": "kernel",
+        "disk": "watched",
+        "inodes": "watched",
+        "tmp": "kernel" if number >= _SIZED_MEMORY else "no",
+        "tmp_inodes": "no",
+        "pids": "no",
+        "open_files": "no",
+        "swap": "no",
+        "read_only_root": "kernel",
+        "no_new_privileges": "kernel",
+        "capabilities": "kernel",
+        "seccomp": "kernel",
+        # protection: network-of-pods-is-not-claimed
+        "network": "no",
+    }

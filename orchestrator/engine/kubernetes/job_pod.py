@@ -1,0 +1,116 @@
+"""The pod of a Job: what the cluster records of it, and commands in its containers."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from orchestrator.engine.kubernetes.channel import PodProcess
+from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
+from orchestrator.engine.kubernetes.pod import PORTER, STATE, selectable
+from orchestrator.engine.porter_calls import PorterCalls
+from orchestrator.errors import EngineError, NotRunningError
+
+_TALK = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "talk")
+
+
+class JobPod:
+    """The first pod of a Job. Later ones replace it after a loss, and get nothing."""
+
+    def __init__(self, cluster: Cluster, job: str) -> None:
+        self._cluster, self.job = cluster, job
+        self.metadata: dict[str, Any] = {}
+        """What names the pod; empty until it is known."""
+        self.porter = PorterCalls(partial(self.talk, PORTER))
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the pod was found."""
+        return bool(self.metadata)
+
+    def find(self) -> dict[str, Any] | None:
+        """Return the pod; None if the Job has none.
+
+        Raises:
+            EngineError: The cluster refuses, or does not answer.
+        """
+        path = f"/api/v1/namespaces/{self._cluster.namespace}/pods"
+        query = {"labelSelector": f"job-name={self.job}"}
+        pods = self._cluster.request("GET", path, query=query)["items"]
+        return min(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+
+    def status(self) -> dict[str, Any]:
+        """Return the pod as the cluster records it.
+
+        Raises:
+            EngineError: The pod is gone, or another pod has its name.
+        """
+        path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.metadata['name']}"
+        try:
+            found = self._cluster.request("GET", path)
+        except ClusterRefusedError as error:
+            if error.status != 404:
+                raise
+            raise _gone() from error
+        # protection: only-the-pod-that-was-fed-counts
+        if found["metadata"]["uid"] != self.metadata["uid"]:
+            raise _gone()
+        return found
+
+    def talk(self, container: str) -> PodProcess:
+        """Start a command `talk` of the porter's program.
+
+        Raises:
+            EngineError: The container does not run.
+        """
+        try:
+            return self.run(container, _TALK)
+        except NotRunningError as error:
+            raise EngineError("the place has ended", key="place.ended") from error
+
+    def run(self, container: str, command: Sequence[str]) -> PodProcess:
+        """Start a command in a container."""
+        return PodProcess(self._cluster, self.metadata["name"], container, command)
+
+
+def state_of(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
+    """Return the state of a container, empty if the cluster has no record of it."""
+    for found in pod.get("status", {}).get("containerStatuses") or ():
+        if found.get("name") == container:
+            state: dict[str, Any] = found.get("state") or {}
+            return state
+    return {}
+
+
+def is_running(pod: Mapping[str, Any], container: str) -> bool:
+    """Return whether a container of a pod runs."""
+    return "running" in state_of(pod, container)
+
+
+def remove_job(cluster: Cluster, name: str) -> None:
+    """Delete a Job with its pods, if it exists; the cluster ends them on its own.
+
+    Raises:
+        EngineError: The cluster refuses, or does not answer.
+    """
+    path = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs/{name}"
+    try:
+        cluster.request("DELETE", path, query={"propagationPolicy": "Foreground"})
+    except ClusterRefusedError as error:
+        if error.status not in (404, 409):
+            raise
+
+
+def jobs(cluster: Cluster, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the Jobs with all of the given labels that nobody has deleted.
+
+    Raises:
+        EngineError: The cluster refuses, or does not answer.
+    """
+    wanted = ",".join(f"{key}={value}" for key, value in selectable(labels).items())
+    path = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs"
+    found = cluster.request("GET", path, query={"labelSelector": wanted})["items"]
+    return [job for job in found if "deletionTimestamp" not in job["metadata"]]
+
+
+def _gone() -> EngineError:
+    return EngineError("the worker's pod is gone: another program removed it", key="place.ended")

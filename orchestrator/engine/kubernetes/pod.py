@@ -1,0 +1,373 @@
+"""The Job of a place: one pod, whose containers all exist from the start.
+
+No text of a task, no variable and no secret is part of it: these come with the order, over the
+channel, into memory. Every container of a step runs the shim and waits.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import PLACE
+from orchestrator.engine.place import Part, PlaceSpec, Step
+from orchestrator.engine.spec import BindMount, TmpfsMount
+from orchestrator.errors import UnsupportedError
+
+PORTER, FILES = "porter", "files"
+STATE = "/state"
+"""Directory of the own files of the porter, and of the container with the files."""
+CHANNELS, USAGE, PARTS = "/channels", "/usage", "/parts"
+RUNS = 2
+"""Containers per step: a step whose container was removed can run once more."""
+SERVICE_ACCOUNT = "orchestrator-worker"
+_CHANNEL = "/run/place"
+_PORTER_USER = 65_123
+_LONGEST_NAME = 52
+"""Longest name of a Job: those of its pods are longer, and are labels."""
+_LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_SPARE = 300
+_LOST_NODE = 60
+_REMOVED_AFTER = 600
+_CHANNEL_SIZE = 20 * 1024**2
+_GRACE = 2
+_BEGIN = f"""\
+until [ -e {STATE}/begin ]; do sleep 0.1; done
+exec python3 -I -S {STATE}/porter.py {STATE} "$0"
+"""
+_TOOLS = f"""\
+set -e
+umask 0
+for step; do
+  for run in $(seq {RUNS}); do
+    mkdir -p {CHANNELS}/$step/$run
+    cp -L /bin/sh {CHANNELS}/$step/$run/sh
+    chmod 0111 {CHANNELS}/$step/$run/sh
+  done
+done
+umask 022
+cd {PARTS} || exit 0
+for part in *; do
+  if [ -e "$part/file" ] || [ -e "$part/files" ]; then continue; fi
+  case " $0 " in
+    *" $part "*) : > "$part/file" ;;
+    *) mkdir "$part/files" ;;
+  esac
+done
+"""
+"""Lets the steps' user own the shell of the shim, which it can execute, and neither read nor
+change: the steps see it on a read-only mount. So no step can trace the shim.
+"""
+
+
+@cache
+def _shim() -> str:
+    return files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
+
+
+def job_name(spec: PlaceSpec) -> str:
+    """Return the name of a place's Job."""
+    name = re.sub("[^a-z0-9-]", "-", spec.name.lower()).strip("-")
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 13].strip('-')}-{_hash(spec.name)[:12]}"
+
+
+def selectable(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return labels as a cluster accepts them: values that it refuses become hashes."""
+    return {
+        key: value if _LABEL.fullmatch(value) else _hash(value) for key, value in labels.items()
+    }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def container_name(step: str, run: int) -> str:
+    """Return the name of the container for a run of a step."""
+    return f"{step}-{run}"
+
+
+def user_of(spec: PlaceSpec) -> tuple[int, int]:
+    """Return user and group of the steps, which own all files of the place.
+
+    Raises:
+        UnsupportedError: The steps have several users, or the image's own.
+    """
+    users = {step.spec.user for step in spec.steps}
+    user, _, group = next(iter(users)).partition(":")
+    # protection: pods-never-run-as-root
+    if len(users) != 1 or not user.isdecimal() or int(user) in (0, _PORTER_USER):
+        raise UnsupportedError(
+            "all steps of a pod need the same user, other than root", key="place.root-step"
+        )
+    return int(user), int(group or user)
+
+
+def porter_spec(spec: PlaceSpec) -> dict[str, object]:
+    """Return what the porter knows of a place."""
+    steps = {}
+    for step in spec.steps:
+        limits = step.limits
+        steps[step.name] = {
+            "timeout": limits.timeout,
+            "grace": limits.grace,
+            "disk": limits.disk,
+            "inodes": limits.inodes,
+            "limited": list(limits.limited),
+            "output": limits.output,
+            "serves": limits.serves,
+            "after": step.after,
+        }
+    return {
+        "channels": CHANNELS,
+        "usage": USAGE,
+        "parts": {},
+        "memory": {},
+        "start_within": spec.start_within,
+        "collect_within": spec.collect_within,
+        "steps": steps,
+        "started": [],
+    }
+
+
+def files_spec(spec: PlaceSpec) -> dict[str, object]:
+    """Return what the container with the files knows of a place."""
+    written = {part.name for part in spec.parts if not part.mount.read_only}
+    limited = {
+        step.name: [name for name in step.limits.limited if name in written] for step in spec.steps
+    }
+    names = {part.name for part in spec.parts}
+    parts = {name: f"{PARTS}/{name}/files" for name in sorted(names)}
+    return {"parts": parts, "usage": USAGE, "limited": limited}
+
+
+def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -> dict[str, Any]:
+    """Return the Job of a place.
+
+    Args:
+        spec: The place.
+        single: Names of the parts that are single files.
+        images: What the cluster calls images with other names.
+    """
+    base = images.get(BASE_IMAGE, BASE_IMAGE)
+    labels = selectable({**spec.labels, PLACE: spec.name})
+    longest = sum((step.limits.timeout or 0) + step.limits.grace for step in spec.steps)
+    seconds = int(spec.start_within * 2 + longest + spec.collect_within + _SPARE)
+    unlimited = any(step.limits.timeout is None for step in spec.steps)
+    containers = [
+        _helper(PORTER, base, "serve", (_PORTER_USER, _PORTER_USER), _porter_mounts(spec)),
+        _helper(FILES, base, "watch", user_of(spec), _files_mounts(spec)),
+        *(
+            _step(spec, step, run, single, images)
+            for step in spec.steps
+            for run in range(1, RUNS + 1)
+        ),
+    ]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job_name(spec),
+            "labels": labels,
+            "annotations": {**spec.labels, PLACE: spec.name},
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            # Without a limit of time for a step, only the client ends it.
+            **({} if unlimited else {"activeDeadlineSeconds": seconds}),
+            "ttlSecondsAfterFinished": _REMOVED_AFTER,
+            "template": {
+                "metadata": {"labels": labels, "annotations": {**spec.labels}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "serviceAccountName": SERVICE_ACCOUNT,
+                    # protection: no-token-in-pods
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "shareProcessNamespace": False,
+                    "terminationGracePeriodSeconds": _GRACE,
+                    "dnsPolicy": "None",
+                    "dnsConfig": {"nameservers": ["127.0.0.1"]},
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "tolerations": [
+                        {
+                            "key": f"node.kubernetes.io/{problem}",
+                            "operator": "Exists",
+                            "effect": "NoExecute",
+                            "tolerationSeconds": _LOST_NODE,
+                        }
+                        for problem in ("not-ready", "unreachable")
+                    ],
+                    "initContainers": list(_tools(spec, single, images)),
+                    "containers": containers,
+                    "volumes": list(_volumes(spec)),
+                },
+            },
+        },
+    }
+
+
+def _tools(
+    spec: PlaceSpec, single: frozenset[str], images: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the containers that prepare the volumes, one for each image."""
+    user, group = user_of(spec)
+    for number, image in enumerate(dict.fromkeys(step.spec.image for step in spec.steps)):
+        steps = [step.name for step in spec.steps if step.spec.image == image]
+        mounts = [_mount(f"{CHANNELS}/{step}", f"channel-{step}") for step in steps]
+        mounts += [_mount(f"{PARTS}/{name}", f"part-{name}") for name in _names(spec)]
+        yield {
+            "name": f"tools-{number}",
+            "image": images.get(image, image),
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["sh", "-c", _literal(_TOOLS), " ".join(sorted(single)), *steps],
+            "securityContext": _security(user, group),
+            "resources": _resources("10m", 32 * 1024**2, None, 64 * 1024**2),
+            "volumeMounts": mounts,
+        }
+
+
+def _helper(
+    name: str, image: str, verb: str, user: tuple[int, int], mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", _literal(_BEGIN), verb],
+        "securityContext": _security(*user),
+        "resources": _resources("50m", 64 * 1024**2, None, 512 * 1024**2),
+        "volumeMounts": mounts,
+    }
+
+
+def _step(
+    spec: PlaceSpec, step: Step, number: int, single: frozenset[str], images: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the container of one run of a step."""
+    described, at_step = step.spec, spec.steps.index(step)
+    user, group = user_of(spec)
+    mounts = [_mount(_CHANNEL, f"channel-{step.name}", read_only=True)]
+    # protection: container-of-pod-mounts-only-its-parts
+    mounts += [_part_mount(part, single) for part in spec.parts if step.name in part.seen_by]
+    for at, tmpfs in enumerate(_in_memory(step)):
+        mounts.append(_mount(tmpfs.target, f"memory-{at_step}-{at}"))
+    millis = None if described.cpus is None else max(1, round(described.cpus * 1000))
+    # Steps run one after the other, so the pod needs room for the largest only. A node can share
+    # its CPUs, but not its memory.
+    largest = max(spec.steps, key=lambda step: step.spec.memory)
+    is_largest = step is largest and number == 1
+    share = 100 if millis is None else max(1, millis // 4)
+    asked = (f"{share}m", described.memory) if is_largest else ("1m", 1024**2)
+    return {
+        "name": container_name(step.name, number),
+        "image": images.get(described.image, described.image),
+        "imagePullPolicy": "IfNotPresent",
+        "command": [
+            f"{_CHANNEL}/{number}/sh", "-c", _literal(_shim()), "shim", f"{_CHANNEL}/{number}",
+            str(int(spec.start_within)),
+        ],
+        "securityContext": _security(user, group),
+        "resources": _resources(*asked, None if millis is None else f"{millis}m", described.memory),
+        "volumeMounts": mounts,
+    }  # fmt: skip
+
+
+def _part_mount(part: Part, single: frozenset[str]) -> dict[str, Any]:
+    place = part.mount
+    # protection: read-only-parts-of-pod
+    mount = _mount(place.target, f"part-{part.name}", read_only=place.read_only)
+    return {**mount, "subPath": "file" if part.name in single else "files"}
+
+
+def _porter_mounts(spec: PlaceSpec) -> list[dict[str, Any]]:
+    channels = [_mount(f"{CHANNELS}/{step.name}", f"channel-{step.name}") for step in spec.steps]
+    return [_mount(STATE, "state"), _mount(USAGE, "usage", read_only=True), *channels]
+
+
+def _files_mounts(spec: PlaceSpec) -> list[dict[str, Any]]:
+    parts = [_mount(f"{PARTS}/{name}", f"part-{name}") for name in _names(spec)]
+    return [_mount(STATE, "own"), _mount(USAGE, "usage"), *parts]
+
+
+def _mount(target: str, volume: str, *, read_only: bool = False) -> dict[str, Any]:
+    return {"name": volume, "mountPath": target, "readOnly": read_only}
+
+
+def _names(spec: PlaceSpec) -> list[str]:
+    return sorted({part.name for part in spec.parts})
+
+
+def _in_memory(step: Step) -> list[TmpfsMount]:
+    return [mount for mount in step.spec.mounts if isinstance(mount, TmpfsMount)]
+
+
+def _volumes(spec: PlaceSpec) -> Iterator[dict[str, Any]]:
+    yield {"name": "state", "emptyDir": {}}
+    yield {"name": "own", "emptyDir": {}}
+    yield {"name": "usage", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
+    # protection: secret-parts-of-pod-are-in-memory
+    memory = {part.name for part in spec.parts if part.in_memory}
+    for name in _names(spec):
+        yield {"name": f"part-{name}", "emptyDir": {"medium": "Memory"} if name in memory else {}}
+    for number, step in enumerate(spec.steps):
+        # protection: orders-are-in-memory
+        channel = {"medium": "Memory", "sizeLimit": str(_CHANNEL_SIZE)}
+        yield {"name": f"channel-{step.name}", "emptyDir": channel}
+        for at, tmpfs in enumerate(_in_memory(step)):
+            limited = {"medium": "Memory", "sizeLimit": str(tmpfs.size)}
+            yield {"name": f"memory-{number}-{at}", "emptyDir": limited}
+
+
+def _literal(text: str) -> str:
+    """Return a text of a command in which a cluster replaces nothing."""
+    return text.replace("$", "$$")
+
+
+def _security(user: int, group: int) -> dict[str, Any]:
+    # protection: containers-of-pods-are-hardened
+    return {
+        "runAsUser": user,
+        "runAsGroup": group,
+        "runAsNonRoot": True,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "privileged": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def _resources(cpu: str, memory: int, most_cpu: str | None, most_memory: int) -> dict[str, Any]:
+    limits = {"memory": str(most_memory), **({"cpu": most_cpu} if most_cpu else {})}
+    return {"requests": {"cpu": cpu, "memory": str(memory)}, "limits": limits}
+
+
+def check_pod(spec: PlaceSpec) -> None:
+    """Check that a place needs nothing that pods do not have.
+
+    Raises:
+        UnsupportedError: It does.
+    """
+    user_of(spec)
+    names = [*_names(spec), *(step.name for step in spec.steps)]
+    wrong = [name for name in names if not re.fullmatch("[a-z][a-z0-9-]{0,40}", name)]
+    if wrong:
+        raise UnsupportedError(f"a pod has no part or step `{wrong[0]}`", key="place.part-unknown")
+    if not all(isinstance(part.mount, BindMount) for part in spec.parts):
+        raise UnsupportedError("a pod has no overlays", key="place.no-overlays")
+    for step in spec.steps:
+        if step.spec.own_program or step.spec.link or step.spec.runtime:
+            raise UnsupportedError(
+                "pods have no services, no credential broker and no `runtime` yet",
+                key="place.step-unsupported",
+                hint="use an engine of this machine",
+            )

@@ -1,0 +1,326 @@
+"""A place in a pod of a cluster: one Job, of which only the pod that was fed ever runs a step."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from orchestrator.engine.in_place.archive import END
+from orchestrator.engine.in_place.porter import FOLLOWS
+from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
+from orchestrator.engine.kubernetes.job_pod import JobPod, is_running, jobs, remove_job
+from orchestrator.engine.kubernetes.pod import (
+    FILES,
+    PORTER,
+    RUNS,
+    STATE,
+    check_pod,
+    files_spec,
+    job,
+    job_name,
+    porter_spec,
+)
+from orchestrator.engine.kubernetes.pod_step import PodStep
+from orchestrator.engine.labels import PLACE
+from orchestrator.engine.part_files import archive_of, described, is_file, source_of, take_part
+from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step
+from orchestrator.engine.porter_calls import PorterCalls
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    NotRunningError,
+    UnsupportedError,
+)
+from orchestrator.files.bundle import bundle
+from orchestrator.files.disk_usage import DiskUse
+
+_BOOT = """\
+import hashlib, json, os, sys
+data = sys.stdin.buffer.read(int(sys.argv[2]))
+if hashlib.sha256(data).hexdigest() != sys.argv[3]: sys.exit(3)
+root = sys.argv[1]
+if not os.path.exists(root + "/begin"):
+    for name, text in json.loads(data).items():
+        with open(root + "/" + name + ".half", "w") as file: file.write(text)
+        os.replace(root + "/" + name + ".half", root + "/" + name)
+    open(root + "/begin", "w").close()
+print("begun")
+"""
+"""Program that writes the porter's program and specification, unless that was done before."""
+_PIECE = 4 * 1024**2
+_LOOK = 0.3
+_PROBLEMS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
+)
+_GONE = 120.0
+_PATIENCE = 60.0
+"""Seconds after which a container that cannot be created is an error."""
+
+
+class PodPlace:
+    """Implements `orchestrator.engine.place.Place` in a pod."""
+
+    def __init__(
+        self, cluster: Cluster, spec: PlaceSpec, *, images: Mapping[str, str] | None = None
+    ) -> None:
+        """Store the arguments; `put` creates the place, or opens it again.
+
+        Raises:
+            UnsupportedError: The place needs something that pods do not have.
+        """
+        check_pod(spec)
+        self._cluster, self.spec, self._images = cluster, spec, images or {}
+        self._parts = spec.parts
+        self._pod = JobPod(cluster, job_name(spec))
+        self._files = PorterCalls(partial(self._pod.talk, FILES))
+
+    def put(self, parts: Sequence[Part]) -> None:
+        """Send the files of parts that are new or have changed; create the pod if necessary."""
+        self._parts = tuple(parts)
+        if not self._pod.is_known:
+            single = frozenset(part.name for part in parts if _is_single(part))
+            self._create(single)
+            self._pod.metadata = self._await_start()["metadata"]
+            self._feed(PORTER, porter_spec(self.spec))
+            self._feed(FILES, files_spec(self.spec))
+        arrived = self._files.call("measure")["arrived"]
+        written = {part.name for part in self.spec.parts if not part.mount.read_only}
+        for part in {part.name: part for part in parts if not part.in_memory}.values():
+            if part.name in written and is_file(source_of(part)):
+                raise UnsupportedError(
+                    "steps cannot write to a single file of a place", key="place.single-file"
+                )
+            # What steps wrote is kept.
+            if part.name not in written or part.name not in arrived:
+                self._send(part, arrived)
+        self._files.call("measure")
+
+    def _create(self, single: frozenset[str]) -> None:
+        described = job(self.spec, single, images=self._images)
+        path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"
+        until = time.monotonic() + _GONE
+        while True:
+            try:
+                self._cluster.request("POST", path, described)
+            except ClusterRefusedError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                # Another process opened the place before, or this one, and the answer was lost.
+                if jobs(self._cluster, {**self.spec.labels, PLACE: self.spec.name}):
+                    return
+                # It was deleted a moment ago.
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(_LOOK)
+            else:
+                return
+
+    def _await_start(self) -> dict[str, Any]:
+        """Wait until the pod of the Job runs, and return it.
+
+        Raises:
+            EngineError: The pod cannot be started, or has ended.
+        """
+        until = time.monotonic() + self.spec.start_within
+        problem_since: float | None = None
+        while True:
+            pod = self._pod.find()
+            if pod is not None and all(is_running(pod, name) for name in (PORTER, FILES)):
+                return pod
+            phase = "" if pod is None else pod["status"].get("phase", "")
+            # protection: replaced-pods-run-nothing
+            is_leaving = pod is not None and "deletionTimestamp" in pod["metadata"]
+            if is_leaving or phase in ("Failed", "Succeeded"):
+                raise EngineError("the place has ended", key="place.ended")
+            problem = None if pod is None else _problem(pod)
+            now = time.monotonic()
+            problem_since = (problem_since or now) if problem else None
+            if problem_since is not None and now > problem_since + _PATIENCE:
+                raise EngineError(f"the worker's pod cannot start: {problem}", key="pod.start")
+            if now >= until:
+                why = "no pod was created" if pod is None else _waiting(pod)
+                raise EngineError(f"the worker's pod did not start: {why}", key="pod.start")
+            time.sleep(_LOOK)
+
+    def _feed(self, container: str, spec: Mapping[str, object]) -> None:
+        """Send a container its program and its specification, unless it has them."""
+        program = bundle("orchestrator.engine.in_place.porter")
+        data = json.dumps({"porter.py": program, "spec.json": json.dumps(spec)}).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        command = ("python3", "-I", "-S", "-c", _BOOT, STATE, str(len(data)), digest)
+        for left in reversed(range(5)):
+            try:
+                process = self._pod.run(container, command)
+                try:
+                    process.write(data)
+                    answer = b"".join(chunk.data for chunk in process.output())
+                finally:
+                    process.close()
+            except NotRunningError as error:
+                raise EngineError("the place has ended", key="place.ended") from error
+            except EngineUnavailableError:
+                if not left:
+                    raise
+                time.sleep(1)
+            else:
+                if process.exit_code or answer != b"begun\n":
+                    raise EngineError("the worker's pod cannot be prepared", key="pod.start")
+                return
+
+    def _send(self, part: Part, arrived: Mapping[str, str]) -> None:
+        """Send the files of a part, unless these are there already.
+
+        Raises:
+            EngineError: The files changed meanwhile, or could not be transferred.
+            OSError: A file cannot be read.
+        """
+        source = source_of(part)
+        known = described(source)
+        if arrived.get(part.name) == known:
+            return
+        digest, size = hashlib.sha256(), 0
+        for piece in _pieces(archive_of(source, "" if is_file(source) else "files")):
+            self._files.send("append", part.name, str(size), data=piece)
+            digest.update(piece)
+            size += len(piece)
+        self._files.call("unpack", part.name, str(size), digest.hexdigest(), known)
+
+    # Steps
+
+    def refresh(self, step: str) -> None:
+        """Send the parts in memory again that have changed, and whose files still exist here."""
+        arrived = self._files.call("measure")["arrived"]
+        for part in self._parts:
+            if part.in_memory and step in part.seen_by:
+                with suppress(FileNotFoundError):
+                    self._send(part, arrived)
+
+    def order(self, step: str, start: Start) -> PodStep:
+        """Give a step its command, which begins when the returned container is started."""
+        if start.network != "none" or start.network_of or start.ports:
+            raise UnsupportedError(
+                "the steps of this place have no network", key="place.no-network"
+            )
+        described = self.spec.step(step)
+        answer = self._pod.porter.call("state", step)
+        run = answer["run"]
+        # A step that follows another one may have begun by itself.
+        if described.after is None or answer["state"] in ("waiting", "ordered"):
+            if run > RUNS:
+                raise EngineError(
+                    f"the pod has no further container for the step `{step}`",
+                    key="pod.no-container",
+                )
+            for part in self._parts:
+                if part.in_memory and step in part.seen_by:
+                    self._send(part, self._files.call("measure")["arrived"])
+            self._order(described, start, nonce=token_hex(8))
+        found = self._step(step, run)
+        found.before = partial(self._order_following, step)
+        return found
+
+    def _order(self, step: Step, start: Start, *, nonce: str) -> None:
+        order = {
+            "step": step.name,
+            "nonce": nonce,
+            "hold": nonce != FOLLOWS,
+            "argv": start.command,
+            "env": {**step.spec.env, **start.env},
+            "workdir": step.spec.workdir,
+        }
+        self._pod.porter.send("order", data=json.dumps(order).encode())
+
+    def _order_following(self, step: str) -> None:
+        """Order the steps after a step, so that no client is needed."""
+        for following in self.spec.steps:
+            if following.after == step and following.spec.command:
+                if self._pod.porter.call("state", following.name)["state"] == "waiting":
+                    start = Start(command=following.spec.command)
+                    self._order(following, start, nonce=FOLLOWS)
+                self._order_following(following.name)
+
+    def step(self, name: str) -> PodStep | None:
+        """Return the container of a step; None if it was not ordered."""
+        answer = self._pod.porter.call("state", name)
+        return None if answer["state"] == "waiting" else self._step(name, answer["run"])
+
+    def _step(self, name: str, run: int) -> PodStep:
+        return PodStep(self._pod, name, run)
+
+    # What steps wrote
+
+    def usage(
+        self, parts: Collection[str], *, most_files: int, seconds: float = math.inf
+    ) -> DiskUse:
+        """Return a measurement that is made now."""
+        return DiskUse(**self._files.call("usage", str(most_files), str(seconds), *parts))
+
+    def changed(self, part: str, *, most: int, seconds: float) -> Iterator[str]:
+        """Yield paths of files whose inodes changed after the first files arrived."""
+        yield from self._files.call("changed", part, str(most), str(seconds))["paths"]
+
+    def journal(self, after: int) -> list[Entry]:
+        """Return what the porter recorded."""
+        entries = self._pod.porter.call("journal", str(after))["entries"]
+        return [Entry(**entry) for entry in entries]
+
+    def take(self, part: str, into: Path, *, limit: int, partial: bool = False) -> int:
+        """Let the files of a part be packed, and unpack them here."""
+        return take_part(self._files, part, into, limit=limit, partial=partial)
+
+    # The end
+
+    def release(self) -> None:
+        """Remove the place."""
+        self.remove()
+
+    def remove(self) -> None:
+        """Delete the Job; the cluster ends its pod."""
+        self._pod.porter.close()
+        self._files.close()
+        remove_job(self._cluster, self._pod.job)
+
+
+def _is_single(part: Part) -> bool:
+    """Return whether a part is one file; the files of a part in memory may come later."""
+    try:
+        return is_file(source_of(part))
+    except FileNotFoundError:
+        if part.in_memory:
+            return False
+        raise
+
+
+def _problem(pod: Mapping[str, Any]) -> str | None:
+    """Return why a container cannot be created."""
+    status = pod["status"]
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") in _PROBLEMS:
+                return f"{waiting['reason']}: {waiting.get('message', '')}"
+    return None
+
+
+def _waiting(pod: Mapping[str, Any]) -> str:
+    conditions: Iterable[Mapping[str, str]] = pod["status"].get("conditions") or ()
+    said = [found["message"] for found in conditions if found.get("message")]
+    return "; ".join(said) or "the cluster does not say why"
+
+
+def _pieces(archive: Iterator[bytes]) -> Iterator[bytes]:
+    gathered = bytearray()
+    for data in chain(archive, [END]):
+        gathered += data
+        while len(gathered) >= _PIECE:
+            yield bytes(gathered[:_PIECE])
+            del gathered[:_PIECE]
+    if gathered:
+        yield bytes(gathered)

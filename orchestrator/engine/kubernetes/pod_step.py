@@ -1,0 +1,169 @@
+"""A step of a place in a pod: a container that has waited for its command."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from orchestrator.engine.kubernetes.job_pod import JobPod, state_of
+from orchestrator.engine.kubernetes.pod import PORTER, container_name
+from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
+from orchestrator.errors import EngineError, EngineUnavailableError
+from orchestrator.events import Stream
+
+_LOOK = 0.5
+"""Seconds between two looks at a pod."""
+_NOTICE = 15.0
+"""Seconds that the porter takes at most to notice the end of a container."""
+_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+patient = retry(
+    retry=retry_if_exception_type(EngineUnavailableError),
+    stop=stop_after_delay(120),
+    wait=wait_exponential(multiplier=0.2, max=5),
+    reraise=True,
+)
+"""Decorator that repeats failed calls for two minutes: an API server takes long to restart."""
+
+
+class PodStep:
+    """Implements `orchestrator.engine.protocol.Container` for one run of a step."""
+
+    def __init__(self, pod: JobPod, step: str, run: int) -> None:
+        """Store the arguments.
+
+        Args:
+            pod: The pod.
+            step: Name of the step.
+            run: Number of the run, which has a container of its own.
+        """
+        self._pod, self._step, self._run = pod, step, run
+        self._container = container_name(step, run)
+        self.id = f"{pod.job}/{step}/{run}"
+        self.ports: Mapping[int, int] = {}
+        self.before: Callable[[], None] | None = None
+        """Called before the command begins: orders the steps that follow."""
+
+    def start(self) -> None:
+        """Let the command begin, unless it has begun before."""
+        if self.before is not None:
+            self.before()
+        self._pod.porter.call("begin", self._step)
+
+    def state(self) -> ContainerState:
+        """Return when the step began and ended: times of the porter, added to its start."""
+        entries = self._pod.porter.call("journal", "0")["entries"]
+        began = _running(self._pod.status(), PORTER)
+        times: dict[str, datetime] = {}
+        for entry in entries:
+            if entry["step"] == self._step and began is not None:
+                times[entry["event"]] = began + timedelta(seconds=entry["age"])
+        return ContainerState(started_at=times.get("started"), ended_at=times.get("ended"))
+
+    @patient
+    def again(self) -> "PodStep | None":
+        """Return a new handle after lost contact; None if the pod no longer exists."""
+        try:
+            self._pod.status()
+        except EngineUnavailableError:
+            raise
+        except EngineError:
+            return None
+        return PodStep(self._pod, self._step, self._run)
+
+    def logs(self, since: Mapping[Stream, int] | None = None) -> Iterator[LogChunk]:
+        """Yield all output from the given offsets on, until the step ends."""
+        offsets = {f"{self._step}.{stream}": (since or {}).get(stream, 0) for stream in _STREAMS}
+        for name, data in self._pod.porter.read(offsets):
+            yield LogChunk(stream="stderr" if name.endswith(".stderr") else "stdout", data=data)
+
+    def wait(self, timeout: float | None) -> ExitStatus:
+        """Block until the cluster records how the container ended.
+
+        Raises:
+            TimeoutError: The step still runs.
+            EngineError: The pod is gone, or ended without a record of the container.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            ended = self._end()
+            if ended is not None:
+                return ended
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"the step `{self._step}` still runs")
+            time.sleep(_LOOK)
+
+    @patient
+    def _end(self) -> ExitStatus | None:
+        pod = self._pod.status()
+        ended = state_of(pod, self._container).get("terminated")
+        if ended is None:
+            status = pod.get("status", {})
+            # protection: end-without-exit-code-is-no-success
+            if status.get("phase") in ("Failed", "Succeeded") or status.get("reason"):
+                why = status.get("message") or status.get("reason") or "without a reason"
+                raise EngineError(f"the worker's pod ended: {why}", key="place.ended")
+            return None
+        # protection: exit-code-is-that-of-clusters-record
+        code = ended.get("exitCode")
+        if not isinstance(code, int):
+            raise EngineError(
+                "the cluster does not know the exit code of a container",
+                key="cluster.unreadable-answer",
+            )
+        return ExitStatus(exit_code=code, oom_killed=ended.get("reason") == "OOMKilled")
+
+    def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
+        """Send SIGTERM to all processes of the step, or kill them."""
+        if self._end() is None:
+            self._pod.porter.call("stop", self._step, signal)
+
+    def usage(self) -> Usage | None:
+        """Return None: the cluster's API has no measurements."""
+        return None
+
+    def lost_network(self) -> str | None:
+        """Return None: a pod keeps its network."""
+        return None
+
+    def network_lines(self) -> Iterator[bytes] | None:
+        """Return None: a pod has no gateway."""
+        return None
+
+    def end_network(self) -> None:
+        """Do nothing: a pod has no gateway."""
+
+    def remove(self) -> None:
+        """End the step, so that it can be ordered again, in another container of the pod."""
+        deadline = time.monotonic() + _NOTICE
+        while True:
+            try:
+                self._pod.porter.call("forget", self._step)
+            except EngineError:
+                if time.monotonic() >= deadline or not self._runs():
+                    return
+                self._kill()
+                time.sleep(0.2)
+            else:
+                return
+
+    def _runs(self) -> bool:
+        try:
+            return _running(self._pod.status(), PORTER) is not None
+        except EngineUnavailableError:
+            return True
+        except EngineError:
+            return False
+
+    def _kill(self) -> None:
+        try:
+            self._pod.porter.call("stop", self._step, "SIGKILL")
+        except EngineError:
+            return
+
+
+def _running(pod: Mapping[str, Any], container: str) -> datetime | None:
+    """Return since when a container has run; None if it does not run."""
+    since = state_of(pod, container).get("running", {}).get("startedAt")
+    return None if since is None else datetime.fromisoformat(since)

@@ -1,0 +1,103 @@
+"""How the files of a pod's parts arrive."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.in_place.archive import END
+from orchestrator.engine.in_place.incoming import append, last_measurement, measure, unpack_part
+from orchestrator.engine.part_files import archive_of
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs files of another owner")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "own"
+    parts = {}
+    for name in ("tree", "pointer"):
+        volume = tmp_path / name
+        volume.mkdir()
+        parts[name] = str(volume / "files")
+    (tmp_path / "tree" / "files").mkdir()
+    (tmp_path / "pointer" / "file").touch()
+    root.mkdir()
+    usage = tmp_path / "usage"
+    usage.mkdir()
+    described = {"parts": parts, "usage": str(usage), "limited": {"agent": ["tree"]}}
+    (root / "spec.json").write_text(json.dumps(described))
+    return root
+
+
+def send(root: Path, name: str, source: Path, *, known: str) -> None:
+    data = b"".join([*archive_of(source, "files" if source.is_dir() else ""), END])
+    for at in range(0, len(data), 1000):
+        append(str(root), name, at, data[at : at + 1000])
+    unpack_part(str(root), name, str(len(data)), hashlib.sha256(data).hexdigest(), known)
+
+
+def test_files_take_the_place_of_earlier_ones_and_the_directory_stays(
+    root: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    (source / "d").mkdir(parents=True)
+    (source / "d" / "f").write_text("1")
+    (source / "gone").write_text("1")
+    (source / "link").symlink_to("/etc/passwd")
+    source.chmod(0o751)
+    files = tmp_path / "tree" / "files"
+    inode = files.stat().st_ino
+    send(root, "tree", source, known="1")
+    (files / "mount").touch()
+    (source / "gone").unlink()
+    (source / "d" / "f").write_text("2")
+    send(root, "tree", source, known="2")
+    assert (files.stat().st_ino, files.stat().st_mode & 0o777) == (inode, 0o751)
+    assert {path.name for path in files.iterdir()} == {"d", "link", "mount"}
+    assert (files / "d" / "f").read_text() == "2"
+    assert (files / "link").readlink() == Path("/etc/passwd")
+    assert [path.name for path in (tmp_path / "tree").iterdir()] == ["files"]
+
+
+def test_a_single_file_keeps_its_inode(root: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "pointer" / "file"
+    source.write_text("gitdir: /git\n")
+    inode = target.stat().st_ino
+    send(root, "pointer", source, known="1")
+    assert (target.read_text(), target.stat().st_ino) == ("gitdir: /git\n", inode)
+
+
+def test_altered_and_incomplete_files_are_refused(root: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    append(str(root), "tree", 0, b"x")
+    with pytest.raises(ValueError, match="completely"):
+        unpack_part(str(root), "tree", "1", hashlib.sha256(b"y").hexdigest(), "1")
+    with pytest.raises(ValueError, match="earlier"):
+        append(str(root), "tree", 5, b"x")
+    # A piece that is sent again takes the place of the first one.
+    append(str(root), "tree", 0, b"zz")
+    send(root, "tree", source, known="1")
+
+
+@needs_root
+def test_what_is_mounted_in_a_part_is_not_replaced(root: Path, tmp_path: Path) -> None:
+    source, pointer = tmp_path / "source", tmp_path / "tree" / "files" / ".git"
+    source.mkdir()
+    (source / ".git").write_text("of this machine")
+    pointer.write_text("mounted")
+    os.chown(pointer, 12345, 12345)
+    send(root, "tree", source, known="1")
+    assert pointer.read_text() == "mounted"
+
+
+def test_what_was_measured_long_ago_does_not_count(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "tree" / "files" / "f").write_bytes(b"x" * 100_000)
+    measure(str(root))
+    assert last_measurement(tmp_path / "usage", "agent").size >= 100_000
+    os.utime(tmp_path / "usage" / "agent.json", (1, 1))
+    with pytest.raises(TimeoutError):
+        last_measurement(tmp_path / "usage", "agent")

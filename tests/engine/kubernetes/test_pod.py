@@ -1,0 +1,142 @@
+"""The Job of a place, without a cluster."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.pod import check_pod, job, job_name, selectable
+from orchestrator.engine.place import Part, PlaceSpec, Step, StepLimits
+from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
+from orchestrator.errors import UnsupportedError
+from tests.support.errors import raises
+
+STEP = ContainerSpec(
+    name="x", image="orchestrator/base", command=("sesame",), user="20001:20001", workdir="/",
+    labels={}, env={"TOKEN": "sesame"}, mounts=(TmpfsMount(target="/tmp", size=1000),), cpus=2.0,
+)  # fmt: skip
+
+
+def spec(**rest: Any) -> PlaceSpec:
+    def part(name: str, *seen_by: str, read_only: bool = False, in_memory: bool = False) -> Part:
+        mount = BindMount(source=Path("/x"), target=f"/{name}", read_only=read_only)
+        return Part(name=name, mount=mount, seen_by=frozenset(seen_by), in_memory=in_memory)
+
+    described = PlaceSpec(
+        name="orchestrator-1",
+        labels={"orchestrator.repository": "/a/path", "orchestrator.run": "1"},
+        parts=(
+            part("tree", "agent", "harvest"),
+            part("git", "harvest", read_only=True),
+            part("keys", "agent", read_only=True, in_memory=True),
+        ),
+        steps=(
+            Step(name="agent", spec=STEP, limits=StepLimits(timeout=60, limited=("tree",))),
+            Step(name="harvest", spec=STEP, after="agent"),
+        ),
+    )
+    return replace(described, **rest)
+
+
+def containers(described: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    pod = described["spec"]["template"]["spec"]
+    yield from (*pod["initContainers"], *pod["containers"])
+
+
+def test_job_has_only_fields_that_the_api_has() -> None:
+    described = job(spec(), frozenset({"git"}), images={})
+    api = client.ApiClient(client.Configuration())
+    made = api.deserialize(json.dumps(described), "V1Job", "application/json")
+    assert api.sanitize_for_serialization(made) == described
+
+
+def test_every_container_is_hardened() -> None:
+    for container in containers(job(spec(), frozenset(), images={})):
+        context = container["securityContext"]
+        assert context["runAsNonRoot"]
+        assert context["readOnlyRootFilesystem"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert (context["allowPrivilegeEscalation"], context["privileged"]) == (False, False)
+        assert context["runAsUser"] > 0
+        assert "memory" in container["resources"]["limits"]
+    pod = job(spec(), frozenset(), images={})["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+def test_no_command_and_no_variable_of_a_step_is_in_the_job() -> None:
+    assert "sesame" not in json.dumps(job(spec(), frozenset(), images={}))
+
+
+def test_steps_see_their_parts_and_no_files_of_the_porter() -> None:
+    described = job(spec(), frozenset({"git"}), images={})
+    seen = {
+        container["name"]: {
+            (mount["name"], mount["readOnly"], mount.get("subPath"))
+            for mount in container["volumeMounts"]
+            if not mount["name"].startswith("memory-")
+        }
+        for container in containers(described)
+    }
+    tree = ("part-tree", False, "files")
+    agent = {("channel-agent", True, None), tree, ("part-keys", True, "files")}
+    harvest = {("channel-harvest", True, None), tree, ("part-git", True, "file")}
+    assert (seen["agent-1"], seen["agent-2"]) == (agent, agent)
+    assert (seen["harvest-1"], seen["harvest-2"]) == (harvest, harvest)
+    volumes = {v["name"]: v["emptyDir"] for v in described["spec"]["template"]["spec"]["volumes"]}
+    in_memory = {name for name, given in volumes.items() if given.get("medium") == "Memory"}
+    assert {"part-keys", "channel-agent", "channel-harvest"} <= in_memory
+    assert "part-tree" not in in_memory
+
+
+def test_a_cluster_replaces_nothing_in_commands() -> None:
+    for container in containers(job(spec(), frozenset(), images={})):
+        for word in container["command"]:
+            assert "$" not in word.replace("$$", "")
+
+
+def test_names_and_labels_are_those_that_a_cluster_accepts() -> None:
+    assert job_name(spec()) == "orchestrator-1"
+    long = [job_name(spec(name=f"{'x' * 60}{n}")) for n in (1, 2)]
+    assert len({*long}) == 2
+    assert max(map(len, long)) <= 52
+    given = selectable({"a": "/a/path", "b": "2026-11-26T10:00:00+00:00", "c": "agent", "d": ""})
+    assert (given["c"], given["d"]) == ("agent", "")
+    assert all(len(text) <= 63 and text.replace("-", "").isalnum() for text in [given["a"]])
+
+
+@pytest.mark.parametrize("user", ["0:0", "", "root", "65123:65123"])
+def test_steps_never_run_as_root_or_as_the_porter(user: str) -> None:
+    step = Step(name="agent", spec=replace(STEP, user=user))
+    with pytest.raises(UnsupportedError):
+        check_pod(spec(steps=(step,)))
+
+
+def test_services_and_runtimes_are_refused() -> None:
+    for change in ({"own_program": True}, {"runtime": "runsc"}):
+        with pytest.raises(UnsupportedError):
+            check_pod(spec(steps=(Step(name="agent", spec=replace(STEP, **change)),)))
+
+
+def test_no_worker_is_in_a_namespace_that_nobody_chose(tmp_path: Path) -> None:
+    settings = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file = tmp_path / "config"
+    file.write_text(json.dumps(settings))
+    with raises("cluster.no-namespace"):
+        Cluster(kubeconfig=file)
+    settings["contexts"][0]["context"]["namespace"] = "agents"  # type: ignore[index]
+    file.write_text(json.dumps(settings))
+    assert (Cluster(kubeconfig=file).namespace, Cluster(kubeconfig=file).context) == ("agents", "x")
