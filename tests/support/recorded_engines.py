@@ -1,7 +1,8 @@
 """What engines answer to `/version` and `/info`, and a server that repeats it on a Unix socket.
 
-Recorded: Podman 5.4.2 as root, Docker 26.1.5 rootless and as root. The other answers were made from
-these, with what other versions and the documentation of Docker Desktop and Docker 29 say.
+Recorded: Podman 5.4.2 as root and 4.3.1 rootless, Docker 26.1.5 rootless and as root. The other
+answers were made from these, with what other versions and the documentation of Docker Desktop and
+Docker 29 say.
 """
 
 import json
@@ -38,6 +39,9 @@ _LIMITED = ("MemoryLimit", "SwapLimit", "CpuCfsPeriod", "CpuCfsQuota", "PidsLimi
 ROOTLESS: dict[str, Any] = INFO | {
     "SecurityOptions": [*INFO["SecurityOptions"], "name=rootless"],
     "CgroupDriver": "none", "CgroupVersion": "1", **dict.fromkeys(_LIMITED, False),
+}  # fmt: skip
+ROOTLESS_PODMAN: dict[str, Any] = INFO | {
+    "SecurityOptions": ["name=seccomp,profile=default"], "Rootless": True,
 }  # fmt: skip
 UNDELEGATED: dict[str, Any] = ROOTLESS | {
     "CgroupDriver": "systemd", "CgroupVersion": "2", "MemoryLimit": True, "PidsLimit": True,

@@ -38,7 +38,7 @@ from orchestrator.engine.docker.networks import (
 )
 from orchestrator.engine.docker.other_machine import machine_of, resolve_there
 from orchestrator.engine.docker.process import DockerProcess
-from orchestrator.engine.docker.requirements import check_address, fingerprint
+from orchestrator.engine.docker.requirements import check_address, fingerprint, is_rootless
 from orchestrator.engine.docker.rules import HOST
 from orchestrator.engine.docker.seccomp import is_supported
 from orchestrator.engine.docker.ssh import listens, tunnel_to
@@ -106,7 +106,6 @@ class DockerEngine(DockerImages):
                 key="runtime.unknown",
                 hint=f"runtimes of the engine: {', '.join(runtimes)}",
             )
-        is_rootless = any("rootless" in option for option in info.get("SecurityOptions") or ())
         # protection: no-gateway-on-podman
         # protection: no-open-network-on-rootless-engine
         return EngineFeatures(
@@ -116,8 +115,8 @@ class DockerEngine(DockerImages):
             memory=info["MemTotal"],
             version=f"{kind} {info['ServerVersion']}",
             seccomp=is_supported(info),
-            open_network=not is_rootless,
-            gateways=kind == "docker" and not is_rootless,
+            open_network=not is_rootless(info),
+            gateways=kind == "docker" and not is_rootless(info),
             ports=self._address.is_ssh or self._address.is_socket,
             id=str(info.get("ID") or ""),
             address=self._address.url,

@@ -15,7 +15,7 @@ from orchestrator.text.sanitize import one_line
 _TELLING = (
     *("ID", "Name", "ServerVersion", "KernelVersion", "OperatingSystem", "DockerRootDir"),
     *("Driver", "CgroupDriver", "CgroupVersion", "DefaultRuntime", "Runtimes", "SecurityOptions"),
-    *("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "InitBinary"),
+    *("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "InitBinary", "Rootless"),
 )
 """Keys of the answer to `/info` that stay the same as long as containers behave the same."""
 
@@ -42,6 +42,14 @@ def check_address(address: Address) -> None:
             hint="reach it by ssh, `ssh://USER@HOST`, or with TLS: `DOCKER_TLS_VERIFY=1` and "
             f"`DOCKER_CERT_PATH`; or {_hint(address)}",
         )
+
+
+def is_rootless(info: Mapping[str, Any]) -> bool:
+    """Return whether an ordinary user started the engine, by its answer to `/info`."""
+    # Docker has a security option for it, Podman a key of its own.
+    options = [str(option) for option in info.get("SecurityOptions") or ()]
+    # protection: rootless-engine-is-recognised
+    return bool(info.get("Rootless")) or any("rootless" in option for option in options)
 
 
 def fingerprint(info: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from tests.support.recorded_engines import (
     OLD_PODMAN,
     PODMAN,
     ROOTLESS,
+    ROOTLESS_PODMAN,
     UNDELEGATED,
     UnixServer,
     answering,
@@ -63,19 +64,17 @@ PARALLEL = ("parallel", "--agent-cli", "shell", "true")
         (NEWEST, INFO, True),
         (DOCKER, ROOTLESS, True),
         (DOCKER, UNDELEGATED, True),
+        (DOCKER, ROOTLESS_PODMAN, True),
     ],
-    ids=["Desktop", "29", "rootless", "rootless without delegation"],
+    ids=["Desktop", "29", "rootless", "rootless without delegation", "rootless Podman"],
 )
 def test_recorded_engine_is_left_to_the_tests_in_containers(
     tmp_path: Path, version: dict[str, Any], info: dict[str, Any], overlay: bool
 ) -> None:
     features = features_of(tmp_path, version, info)
     assert (features.overlay, features.enforced) == (overlay, {})
-    assert (
-        features.open_network
-        is features.gateways
-        is ("name=rootless" not in info["SecurityOptions"])
-    )
+    is_closed = info not in (ROOTLESS, UNDELEGATED, ROOTLESS_PODMAN)
+    assert (features.open_network, features.gateways) == (is_closed, is_closed)
     assert features.address == f"unix://{tmp_path}/engine.sock"
 
 
