@@ -35,7 +35,7 @@ class _BoundedFrames(websocket._abnf.frame_buffer):
 
     def recv_length(self) -> None:
         super().recv_length()
-        # protection: frames-of-a-pod-are-bounded
+        # protection: frames-of-pod-are-bounded
         if self.length is None or self.length > _LARGEST_FRAME:
             raise websocket.WebSocketProtocolException("the frame is too long")
 

@@ -182,6 +182,7 @@ def _limits(version: Mapping[str, object]) -> dict[Limit, Enforcement]:
         number = int(str(version["major"])), int(str(version["minor"]).rstrip("+"))
     except (KeyError, ValueError):
         number = (0, 0)
+    # protection: network-of-pods-is-not-claimed
     return {
         "memory": "kernel",
         "cpus": "kernel",
@@ -196,6 +197,5 @@ def _limits(version: Mapping[str, object]) -> dict[Limit, Enforcement]:
         "no_new_privileges": "kernel",
         "capabilities": "kernel",
         "seccomp": "kernel",
-        # protection: network-of-pods-is-not-claimed
         "network": "no",
     }

@@ -51,7 +51,6 @@ class JobPod:
             if error.status != 404:
                 raise
             raise _gone() from error
-        # protection: only-the-pod-that-was-fed-counts
         if found["metadata"]["uid"] != self.metadata["uid"]:
             raise _gone()
         return found

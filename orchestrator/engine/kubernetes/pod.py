@@ -168,6 +168,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
             for run in range(1, RUNS + 1)
         ),
     ]
+    # protection: no-token-in-pods
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -187,7 +188,6 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
                 "spec": {
                     "restartPolicy": "Never",
                     "serviceAccountName": SERVICE_ACCOUNT,
-                    # protection: no-token-in-pods
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
                     "shareProcessNamespace": False,

@@ -135,7 +135,6 @@ class PodPlace:
             if pod is not None and all(is_running(pod, name) for name in (PORTER, FILES)):
                 return pod
             phase = "" if pod is None else pod["status"].get("phase", "")
-            # protection: replaced-pods-run-nothing
             is_leaving = pod is not None and "deletionTimestamp" in pod["metadata"]
             if is_leaving or phase in ("Failed", "Succeeded"):
                 raise EngineError("the place has ended", key="place.ended")

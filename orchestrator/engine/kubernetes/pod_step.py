@@ -100,12 +100,10 @@ class PodStep:
         ended = state_of(pod, self._container).get("terminated")
         if ended is None:
             status = pod.get("status", {})
-            # protection: end-without-exit-code-is-no-success
             if status.get("phase") in ("Failed", "Succeeded") or status.get("reason"):
                 why = status.get("message") or status.get("reason") or "without a reason"
                 raise EngineError(f"the worker's pod ended: {why}", key="place.ended")
             return None
-        # protection: exit-code-is-that-of-clusters-record
         code = ended.get("exitCode")
         if not isinstance(code, int):
             raise EngineError(

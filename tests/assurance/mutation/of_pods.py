@@ -1,0 +1,46 @@
+"""Protections of workers in pods of a cluster, which need no cluster to be noticed."""
+
+from collections.abc import Iterator
+
+from tests.assurance.mutation.protection import Protection, marked
+from tests.assurance.mutation.ways import Give, Instead, Never, Without
+
+POD = "tests/engine/kubernetes/test_pod.py"
+CHANNEL = "tests/engine/kubernetes/test_channel.py"
+REFUSALS = "tests/engine/kubernetes/test_refusals.py"
+INCOMING = "tests/engine/in_place/test_incoming.py"
+
+
+def pods() -> Iterator[Protection]:
+    """Return the protections of pods and of their files."""
+    yield from marked(
+        (INCOMING,),
+        ("files arrive unaltered in pod", Never()),
+        ("mounts in parts of pod stay", Never()),
+        ("no pod without measurements", Never()),
+    )
+    yield from marked((CHANNEL,), ("frames of a pod are bounded", Never()))
+    yield from marked(
+        (REFUSALS,),
+        ("network of pods is not claimed", Give("'network': 'kernel'")),
+        ("engine without networks refuses what needs one", Never()),
+    )
+    yield from marked(
+        (POD,),
+        ("workers are in no namespace by default", Never()),
+        ("pods never run as root", Never()),
+        ("no token in pods", Give("'automountServiceAccountToken': True")),
+        ("container of pod mounts only its parts", Without("step.name in part.seen_by")),
+        ("read only parts of pod", Give("read_only=False")),
+        ("secret parts of pod are in memory", Instead("set()")),
+        ("orders are in memory", Without("medium")),
+    )
+    yield from marked(
+        (POD,),
+        ("containers of pods are not root", Give("'runAsNonRoot': False")),
+        ("root file systems of pods are read-only", Give("'readOnlyRootFilesystem': False")),
+        ("no new privileges in pods", Give("'allowPrivilegeEscalation': True")),
+        ("containers of pods are not privileged", Give("'privileged': True")),
+        ("capabilities of pods are dropped", Give("'capabilities': {}")),
+        at="containers-of-pods-are-hardened",
+    )
