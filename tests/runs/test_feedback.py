@@ -10,6 +10,7 @@ import pytest
 from orchestrator.cli.app import run
 from orchestrator.cli.commands import resume as command
 from orchestrator.git.repository import Repository
+from orchestrator.landing import forges as programs
 from orchestrator.runs import feedback
 from orchestrator.runs.continued_worker import ContinuedWorker
 from orchestrator.runs.feedback import ReviewedRequest, feedback_from_file
@@ -155,6 +156,15 @@ class TestMessage:
                 request(repo).feedback(())
         else:
             assert request(repo).feedback(()).message == ""
+
+    def test_answers_are_read_with_a_limit(
+        self, repo: Path, forges: Forges, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        forges.answer(("graphql", github(comment("ann", "x" * 5000))), ANN)
+        assert request(repo).feedback(()).message
+        monkeypatch.setattr(programs, "_MOST_SAID", 1000)
+        with raises("forge.answer-invalid"):
+            request(repo).feedback(())
 
     def test_merge_request_of_gitlab(self, repo: Path, forges: Forges) -> None:
         def note(author: str, **rest: object) -> dict[str, object]:
