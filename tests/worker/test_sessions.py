@@ -83,7 +83,8 @@ def test_turn_goes_on_with_a_prompt_if_the_program_cannot_open_its_session(
 def test_session_with_an_id_of_another_form_is_not_kept(
     repo: Path, local_engine: LocalEngine, said: str
 ) -> None:
-    begun(repo, local_engine, f"""echo '{{"session": "{said}"}}'; echo x > "$SESSION/s1.jsonl" """)
+    write = 'cd "$SESSION"; echo x > s1.jsonl; echo x > S1.jsonl'
+    begun(repo, local_engine, f"""echo '{{"session": "{said}"}}'; {write}""")
     assert kept_session(state_of(repo).worker(1)) is None
     assert how(continued(repo, local_engine)) == [None, "prompt"]
 
