@@ -74,7 +74,8 @@ def sharing() -> Iterator[Protection]:
         ("output of checks is no command", Instead("False")),
         ("failed checks are sent back at most so often",
          Without("fixes >= worker.config.fix_checks")),
-        ("failed checks are sent back within budget", Never()),
+        ("failed checks are sent back within budget",
+         Never(), "an attempt for which nothing is left of the budget is not prepared anyway"),
         ("undelivered message is not replaced", Without("awaits_turn(directory, number)")),
         ("waiting message is not replaced", Instead("os.replace(half, queued) or half.touch()")),
     )  # fmt: skip
