@@ -30,7 +30,6 @@ from tests.engine.test_place_contract import (  # noqa: F401 - collected here, w
     test_a_step_sees_only_its_parts,
     test_deadline_and_following_steps_need_no_client,
     test_disk_limit_needs_no_client,
-    test_kill_of_pid_1_from_outside_is_no_success,
     test_no_step_runs_before_its_start,
     test_no_step_traces_what_stops_it,
     test_of_two_clients_one_gets_the_step,
@@ -96,6 +95,15 @@ def places(runner: Cluster, tmp_path: Path) -> Iterator[PodPlaces]:
 @pytest.fixture
 def every(places: PodPlaces) -> PodPlaces:
     return places
+
+
+def test_a_killed_step_is_no_success(places: PodPlaces) -> None:
+    place = places.open(places.spec())
+    step = place.order("agent", NAP)
+    step.start()
+    step.kill("SIGKILL")
+    assert step.wait(60).exit_code == 137
+    assert {entry.exit_code for entry in place.journal(0)} <= {None, 137}
 
 
 def test_a_pod_that_is_deleted_is_no_success(places: PodPlaces, lab: Lab) -> None:

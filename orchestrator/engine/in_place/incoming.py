@@ -21,6 +21,9 @@ _FILES, _FILE = "files", "file"
 _MOST_FILES = 1_000_000
 _MEASURING = 10.0
 _MEASURE = 0.5
+_BEAT = "porter"
+_SILENCE = 10.0
+"""Seconds without a sign of life of the porter, after which it has ended."""
 _STALE = 60.0
 """Seconds after which a measurement no longer counts: whoever makes them has died."""
 
@@ -150,12 +153,25 @@ def measure(root: str) -> None:
 
 
 def watch(root: str) -> None:
-    """Measure until the container ends."""
+    """Measure until the porter has ended, and with it the place."""
     os.makedirs(f"{root}/output", exist_ok=True)
-    while True:
+    while _beats(Path(_spec(root)["usage"], _BEAT)):
         begun = time.monotonic()
         _measure(root)
         time.sleep(max(_MEASURE, 2 * (time.monotonic() - begun)))
+
+
+def beat(usage: str | None) -> None:
+    """Let the container with the files know that the porter is alive, if there is one."""
+    if usage is not None:
+        Path(usage, _BEAT).touch()
+
+
+def _beats(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < _SILENCE
+    except FileNotFoundError:
+        return True  # the porter has not begun
 
 
 def _measure(root: str) -> None:

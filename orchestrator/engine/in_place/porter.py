@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
 from orchestrator.engine.in_place.commands import LARGEST_ORDER, perform, talk
-from orchestrator.engine.in_place.incoming import last_measurement, watch
+from orchestrator.engine.in_place.incoming import beat, last_measurement, watch
 from orchestrator.engine.in_place.records import Journal, Output, part_directory
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.machine import uptime
@@ -140,6 +140,7 @@ class Porter:
         measuring.start()
         # Without measurements, the limits of disk and files would not be enforced.
         while not self._released and measuring.is_alive():
+            beat(self._spec.get("usage"))
             for key, _ in self._selector.select(_TICK):
                 if key.data is None:
                     self._answer()
@@ -162,6 +163,11 @@ class Porter:
             if is_idle and now - self._idle_since > wait:
                 return ABANDONED
         return 0 if self._released else 1
+
+    def dismiss(self) -> None:
+        """End the containers that wait for a run of a step which nobody ordered."""
+        for channel in Path(self._spec["channels"]).glob("*/*/"):
+            (channel / "over").touch()
 
     def _active(self) -> list[Step]:
         return [step for step in self._steps.values() if step.state in ("starting", "running")]
@@ -365,7 +371,10 @@ def main(root: str, command: str, *arguments: str) -> None:
         arguments: Arguments of the command.
     """
     if command == "serve":
-        sys.exit(Porter(root).serve())
+        porter = Porter(root)
+        code = porter.serve()
+        porter.dismiss()
+        sys.exit(code)
     if command == "watch":
         watch(root)
     if command == "talk":

@@ -11,7 +11,7 @@
 trap '' HUP INT QUIT TERM PIPE
 turns=$((${2:-60} * 20))
 until [ -p "$1/obey" ]; do
-  [ $((turns -= 1)) -gt 0 ] || exit 125
+  [ $((turns -= 1)) -gt 0 ] && [ ! -e "$1/over" ] || exit 125
   sleep 0.05
 done
 exec 3< "$1/obey" 4> "$1/out" 5> "$1/err"

@@ -28,6 +28,8 @@ _CHANNEL = "/run/place"
 _PORTER_USER = 65_123
 _LONGEST_NAME = 52
 """Longest name of a Job: those of its pods are longer, and are labels."""
+START = 900.0
+"""Seconds for the start of a pod: to find a node and to fetch images takes long."""
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _SPARE = 300
 _LOST_NODE = 60
@@ -157,7 +159,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
     base = images.get(BASE_IMAGE, BASE_IMAGE)
     labels = selectable({**spec.labels, PLACE: spec.name})
     longest = sum((step.limits.timeout or 0) + step.limits.grace for step in spec.steps)
-    seconds = int(spec.start_within * 2 + longest + spec.collect_within + _SPARE)
+    seconds = int(spec.start_within + START + longest + spec.collect_within + _SPARE)
     unlimited = any(step.limits.timeout is None for step in spec.steps)
     containers = [
         _helper(PORTER, base, "serve", (_PORTER_USER, _PORTER_USER), _porter_mounts(spec)),
@@ -274,7 +276,7 @@ def _step(
         "imagePullPolicy": "IfNotPresent",
         "command": [
             f"{_CHANNEL}/{number}/sh", "-c", _literal(_shim()), "shim", f"{_CHANNEL}/{number}",
-            str(int(spec.start_within)),
+            str(int(max(spec.start_within, START))),
         ],
         "securityContext": _security(user, group),
         "resources": _resources(*asked, None if millis is None else f"{millis}m", described.memory),
@@ -291,7 +293,7 @@ def _part_mount(part: Part, single: frozenset[str]) -> dict[str, Any]:
 
 def _porter_mounts(spec: PlaceSpec) -> list[dict[str, Any]]:
     channels = [_mount(f"{CHANNELS}/{step.name}", f"channel-{step.name}") for step in spec.steps]
-    return [_mount(STATE, "state"), _mount(USAGE, "usage", read_only=True), *channels]
+    return [_mount(STATE, "state"), _mount(USAGE, "usage"), *channels]
 
 
 def _files_mounts(spec: PlaceSpec) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from orchestrator.engine.kubernetes.pod import (
     FILES,
     PORTER,
     RUNS,
+    START,
     STATE,
     check_pod,
     files_spec,
@@ -128,7 +129,7 @@ class PodPlace:
         Raises:
             EngineError: The pod cannot be started, or has ended.
         """
-        until = time.monotonic() + self.spec.start_within
+        until = time.monotonic() + START
         problem_since: float | None = None
         while True:
             pod = self._pod.find()
