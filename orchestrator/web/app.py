@@ -32,7 +32,7 @@ from orchestrator.web.forms import (
     place_of,
     place_of_new,
 )
-from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
+from orchestrator.web.logs import Log, Piece, logs_of, raw, read_after, read_before, read_rest
 from orchestrator.web.rendering import Page, Site, message_page, template_text
 from orchestrator.web.run_catalog import RunCatalog
 from orchestrator.web.run_pages import RUN_PAGES
@@ -157,40 +157,43 @@ class Web:
         def page() -> Page | None:
             view, worker = self._view_of_worker(request)
             if tab == "":
-                return log_page(
-                    view,
-                    worker,
-                    name=name,
-                    is_refresh="x-version" in request.headers,
-                )
+                refreshed = "x-version" in request.headers
+                return log_page(view, worker, name=name, is_refresh=refreshed)
             return WORKER_PAGES[tab](view, worker)
 
         return await self._page(page)
 
     async def _page(self, make: Callable[[], Page | None]) -> Response:
-        page = await run_in_threadpool(make)
-        if page is None:
+        if (page := await run_in_threadpool(make)) is None:
             raise HTTPException(404)
         return _html(page)
 
     def _range(self, request: Request) -> Response:
         """Return a range of a worker's log as JSON."""
         view, worker = self._view_of_worker(request)
-        log = self._log(request, view, worker)
         before, after = _number(request, "before"), _number(request, "after")
-        if before is not None:
+        runs = worker.result is None and view.snapshot.is_live
+        log = self._log(request, view, worker)
+        if log is None and not runs:
+            raise HTTPException(404)
+        if log is None:
+            # Between two turns or attempts, a running worker has no output for a moment.
+            piece = Piece((), 0, 0, 0)
+        elif before is not None:
             piece = read_before(log, before)
-        elif worker.result is None and view.snapshot.is_live:
+        elif runs:
             piece = read_after(log, after or 0)
         else:
             piece = read_rest(log, after or 0)
-        found = {"ended": worker.result is not None or not view.snapshot.is_live}
+        found = {"ended": not runs}
         return Response(json.dumps(vars(piece) | found), media_type="application/json")
 
     async def _raw(self, request: Request) -> Response:
         """Return a worker's unchanged log as a download, which browsers do not interpret."""
         view, worker = await run_in_threadpool(self._view_of_worker, request)
         log = await run_in_threadpool(self._log, request, view, worker)
+        if log is None:
+            raise HTTPException(404)
         name = f"{view.snapshot.run_id}-worker-{worker.spec.worker_id}-{log.name}.log"
         return _download(raw(log), name)
 
@@ -198,19 +201,15 @@ class Web:
         """Return an artifact of a worker as a download, which browsers do not interpret."""
         view, worker = await run_in_threadpool(self._view_of_worker, request)
         directory, number = view.run.directory, request.path_params["number"]
-        listed = await run_in_threadpool(artifacts_of, directory, worker)
-        found = next((worker for worker in listed if worker.number == number), None)
-        if found is None:
-            raise HTTPException(404)
-        return _download(content(directory, worker, found), found.name)
+        for found in await run_in_threadpool(artifacts_of, directory, worker):
+            if found.number == number:
+                return _download(content(directory, worker, found), found.name)
+        raise HTTPException(404)
 
-    def _log(self, request: Request, view: View, worker: WorkerView) -> Log:
+    def _log(self, request: Request, view: View, worker: WorkerView) -> Log | None:
         name = request.path_params["name"]
         logs = logs_of(view.run.directory, worker.spec.worker_id)
-        found = next((log for log in logs if log.name == name), None)
-        if found is None:
-            raise HTTPException(404)
-        return found
+        return next((log for log in logs if log.name == name), None)
 
     async def _stop(self, request: Request) -> Response:
         """Return a page that asks the user to confirm a stop, or perform a confirmed stop."""
@@ -221,17 +220,26 @@ class Web:
         number = request.path_params.get("worker")
 
         def work() -> Page | str:
+            view = self._view(request) if number is None else self._view_of_worker(request)[0]
+            if fields is None:
+                return actions.question(view, number)
+            return actions.stop(view, number, kill=[*fields.get("how", ())][:1] == ["kill"])
+
+        return await self._act(request, work)
+
+    async def _act(self, request: Request, work: Callable[[], Page | str | None]) -> Response:
+        """Return the page or the address to which an action leads."""
+
+        def act() -> Page | str | None:
             try:
-                view = self._view(request) if number is None else self._view_of_worker(request)[0]
-                if fields is None:
-                    return actions.question(view, number)
-                return actions.stop(view, number, kill=[*fields.get("how", ())][:1] == ["kill"])
+                return work()
             except OrchestratorError as error:
                 lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
                 site = self._site_of(request)
                 return message_page(site, "The action failed", *lines, status=409)
 
-        done = await run_in_threadpool(work)
+        if (done := await run_in_threadpool(act)) is None:
+            raise HTTPException(404)
         return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
 
     async def _merge(self, request: Request, make: Callable[..., Page | None]) -> Response:
@@ -289,16 +297,10 @@ class Web:
         if actions is None:
             raise HTTPException(405)
 
-        def work() -> Page | str:
-            view, worker = self._view_of_worker(request)
-            try:
-                return change_comments(actions.commands, view, worker, fields)
-            except OrchestratorError as error:
-                lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
-                return message_page(view.site, "The action failed", *lines, status=409)
+        def work() -> str:
+            return change_comments(actions.commands, *self._view_of_worker(request), fields)
 
-        done = await run_in_threadpool(work)
-        return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
+        return await self._act(request, work)
 
     async def _answer(self, request: Request, ask: Callable[[], Asked | None]) -> Response:
         actions = self._actions
@@ -311,10 +313,7 @@ class Web:
             asked = ask()
             return None if asked is None else answer(actions.commands, site, asked, fields)
 
-        done = await run_in_threadpool(work)
-        if done is None:
-            raise HTTPException(404)
-        return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
+        return await self._act(request, work)
 
     async def _job(self, request: Request) -> Response:
         """Return the page about a command that a browser started."""

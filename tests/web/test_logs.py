@@ -244,3 +244,14 @@ def test_a_search_ends_in_time(tmp_path, monkeypatch):
     path.write_bytes(b"x\n" * CHUNK)
     monkeypatch.setattr(logs, "_PATIENCE", 0.0)
     assert find_lines(log_of(path), "y") == ([], True)
+
+
+def test_a_running_worker_has_no_output_for_a_moment_between_turns(repo):
+    specs = [WorkerSpec(worker_id=1, task="x", model=None)]
+    run = write_run(repo, specs, begun(specs))
+    visitor = browser(repo)
+    answer = visitor.get(f"{RUN}/1/text/stdout?after=500")
+    assert (answer.status, json.loads(answer.text)["end"]) == (200, 0)
+    assert visitor.get(f"{RUN}/1/raw/stdout").status == 404
+    run.release()
+    assert visitor.get(f"{RUN}/1/text/stdout?after=500").status == 404
