@@ -143,7 +143,7 @@ def test_secrets_are_in_no_object_and_on_no_disk(places: PodPlaces, lab: Lab) ->
     task = f"cat /run/secrets/token >&2; echo up; sleep 300; echo {SECRET}"
     step = place.order("agent", Start(command=("sh", "-c", task), env={"TOKEN": SECRET}))
     step.start()
-    assert b"".join(chunk.data for chunk, _ in zip(step.logs(), range(2), strict=False))
+    assert b"".join(chunk.data for _, chunk in zip(range(2), step.logs(), strict=False))
     found = lab.kubectl("get", "all,secrets,configmaps,events", "-A", "-o", "json")
     assert json.loads(found)["items"]
     assert SECRET not in found
