@@ -84,6 +84,10 @@ class NotRunningError(OrchestratorError):
     exit_code = 3
 
 
+class StartCancelledError(OrchestratorError):
+    """The worker was cancelled while it waited for its turn, or for room, to start."""
+
+
 class EngineError(OrchestratorError):
     """The engine refused a request or failed to carry it out."""
 

@@ -6,7 +6,7 @@ it where containers can mount files of this machine.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
@@ -273,8 +273,13 @@ class RemoteEngine(Protocol):
 class PlaceEngine(Protocol):
     """An engine that has places of its own, which mount no file of this machine."""
 
-    def open_place(self, spec: PlaceSpec) -> Place:
+    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool]) -> Place:
         """Create a place, or open it again if it exists; its files have still to be `put`.
+
+        Args:
+            spec: The place.
+            cancelled: Returns whether nobody needs the place any more: `put` then stops waiting for
+                room, and raises `StartCancelledError`.
 
         Raises:
             UnsupportedError: The place needs something that these places do not have.

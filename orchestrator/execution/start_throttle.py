@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from orchestrator.config.run import Provider
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import StartCancelledError
 from orchestrator.events import WaitCause
 from orchestrator.execution.token_bucket import Bucket, bucket_of
 from orchestrator.text.quantities import duration
@@ -21,10 +21,6 @@ _GLANCE = 0.05
 
 def _tell_nobody(cause: WaitCause, reason: str) -> None:
     """Ignore why a worker has to wait."""
-
-
-class StartCancelledError(OrchestratorError):
-    """The worker was cancelled while it waited for its turn to start."""
 
 
 class StartThrottle:

@@ -7,7 +7,12 @@ from functools import partial
 from orchestrator.agents.output.no_report import limits_named
 from orchestrator.engine.place import Place
 from orchestrator.engine.protocol import Container
-from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    OrchestratorError,
+    StartCancelledError,
+)
 from orchestrator.events import WaitCause, WorkerWaiting
 from orchestrator.execution.launch import (
     ContainerLimits,
@@ -16,7 +21,6 @@ from orchestrator.execution.launch import (
     take_over,
 )
 from orchestrator.execution.output import LogOptions, WorkerLog
-from orchestrator.execution.start_throttle import StartCancelledError
 from orchestrator.execution.supervisor import attend
 from orchestrator.execution.watchdog import AllowedPaths
 from orchestrator.git.command import Git

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
-from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.errors import EngineUnavailableError, OrchestratorError, StartCancelledError
 from orchestrator.events import WorkerPreparing
 from orchestrator.execution.output import WorkerLog, log_files
 from orchestrator.execution.verdict import Verdict, judge
@@ -57,7 +57,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         except EngineUnavailableError:
             raise
         except (OrchestratorError, OSError) as error:
-            return result_of_failure(worker, Reason.SETUP_FAILED, str(error))
+            return result_of_failure(worker, _reason(error), str(error))
         if isinstance(before, WorkerLog):
             with before as log:
                 ending = run_task(worker, workspace, place, log, services)
@@ -90,6 +90,11 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         notes=(*notes, *harvested.notes, *handed.notes, *listing_notes),
     )
     return result_of_end(worker, finish)
+
+
+def _reason(error: Exception) -> Reason:
+    """Return the reason of a worker that could not be prepared."""
+    return Reason.CANCELLED if isinstance(error, StartCancelledError) else Reason.SETUP_FAILED
 
 
 def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:

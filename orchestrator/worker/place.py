@@ -22,6 +22,7 @@ from orchestrator.errors import (
     OrchestratorError,
     UnsupportedError,
 )
+from orchestrator.execution.cancel import CancelButton
 from orchestrator.git.changes import blobs
 from orchestrator.git.packed_work import Harvested
 from orchestrator.state import secret_files
@@ -122,15 +123,18 @@ def open_run_place(run: RunContext, wanted: PlaceSpec) -> Place:
         EngineError: The place could not be created, or its files could not be sent.
         OSError: A file of the place is missing.
     """
-    return _place(run, wanted) or HostPlace(run.engine, wanted)
+    return _place(run, wanted, run.cancel) or HostPlace(run.engine, wanted)
 
 
-def _place(run: RunContext, wanted: PlaceSpec, *, again: bool = True) -> Place | None:
+def _place(
+    run: RunContext, wanted: PlaceSpec, cancel: CancelButton, *, again: bool = True
+) -> Place | None:
     """Open a place with volumes, and send it its files; None if files are mounted.
 
     Args:
         run: The run.
         wanted: The place.
+        cancel: Ends a wait for room.
         again: Whether a place that another process opened is used. If not, it is removed.
 
     Raises:
@@ -138,10 +142,10 @@ def _place(run: RunContext, wanted: PlaceSpec, *, again: bool = True) -> Place |
     """
     if not run.streams or not isinstance(run.engine, PlaceEngine):
         return None
-    place = run.engine.open_place(wanted)
+    place = run.engine.open_place(wanted, cancelled=lambda: cancel.stop_asked)
     if run.resumed and not again:
         place.remove()
-        place = run.engine.open_place(wanted)
+        place = run.engine.open_place(wanted, cancelled=lambda: cancel.stop_asked)
     place.put(wanted.parts)
     return place
 
@@ -181,7 +185,7 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
     known = worker.checkpoints.harvest()
     if known is None or known.refused is not None:
         try:
-            place = _place(run, spec)
+            place = _place(run, spec, worker.cancel)
         except EngineError as error:
             if worker.checkpoints.launch() is None:
                 raise
@@ -291,7 +295,8 @@ def open_check_place(worker: WorkerContext, workspace: Workspace, jobs: Sequence
         steps=tuple(steps),
     )
     # Another process had another checkout of the commit.
-    return _place(worker.run, spec, again=False) or HostPlace(worker.run.engine, spec)
+    place = _place(worker.run, spec, worker.cancel, again=False)
+    return place or HostPlace(worker.run.engine, spec)
 
 
 def _files(worker: WorkerContext, steps: Sequence[Step], jobs: Sequence[Job]) -> Iterator[Part]:

@@ -17,12 +17,16 @@ from orchestrator.engine.labels import SERVICE
 from orchestrator.engine.place import Place, Start, Step, StepLimits
 from orchestrator.engine.protocol import Container, Leftover
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
-from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    OrchestratorError,
+    StartCancelledError,
+)
 from orchestrator.events import Notice
 from orchestrator.execution.launch import create
 from orchestrator.execution.network_log import NetworkFollower
 from orchestrator.execution.sidecar import Check, Sidecar
-from orchestrator.execution.start_throttle import StartCancelledError
 from orchestrator.execution.verdict import Verdict
 from orchestrator.results import Reason, Status
 from orchestrator.state.endings import DeadService, Ending

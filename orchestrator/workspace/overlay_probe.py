@@ -188,7 +188,8 @@ def _probe_streams(engine: PlaceEngine, repository: Repository, run: Path) -> bo
     spec = replace(_spec(repository, run, mounts["made"], "cat /given/word > word"), mounts=())
     steps = (Step(name="probe", spec=spec),)
     place = engine.open_place(
-        PlaceSpec(name=spec.name, labels=spec.labels, parts=parts, steps=steps)
+        PlaceSpec(name=spec.name, labels=spec.labels, parts=parts, steps=steps),
+        cancelled=lambda: False,
     )
     try:
         place.put(parts)

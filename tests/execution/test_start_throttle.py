@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.engine.labels import ROLE
+from orchestrator.errors import StartCancelledError
 from orchestrator.events import Event, WorkerPreparing, WorkerStarted
 from orchestrator.execution import start_throttle
-from orchestrator.execution.start_throttle import StartCancelledError, StartThrottle
+from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.live import PATIENCE

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.run import Provider, RateLimit
+from orchestrator.errors import StartCancelledError
 from orchestrator.events import Event, WorkerWaiting
-from orchestrator.execution.start_throttle import StartCancelledError, StartThrottle
+from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.results import Status
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.scheduling.rate_limits import RateLimiter

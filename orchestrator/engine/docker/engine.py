@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -143,7 +143,7 @@ class DockerEngine(DockerImages):
         """Create a container and attach to its output; after a failure, no container remains."""
         return self.create_with(spec, partial(create, self._client, dialect=self._dialect))
 
-    def open_place(self, spec: PlaceSpec) -> Place:
+    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool]) -> Place:  # noqa: ARG002
         from orchestrator.engine.docker.volume_place import VolumePlace
 
         return VolumePlace(

@@ -4,7 +4,7 @@ The context of the user's kubectl chooses the cluster, and the context's namespa
 run. What a cluster cannot do yet is refused; nothing is ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from orchestrator.config.values import Limit
@@ -73,9 +73,9 @@ class KubernetesEngine:
             enforced=_limits(version),
         )
 
-    def open_place(self, spec: PlaceSpec) -> Place:
+    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool]) -> Place:
         """Create a place, or open it again."""
-        return PodPlace(self._cluster, spec)
+        return PodPlace(self._cluster, spec, cancelled=cancelled)
 
     def adopt(self, container_id: str) -> PodStep | None:
         """Return a handle of a step's container; of a Job, that of its agent."""

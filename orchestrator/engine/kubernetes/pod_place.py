@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -37,6 +37,7 @@ from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
     NotRunningError,
+    StartCancelledError,
     UnsupportedError,
 )
 from orchestrator.files.bundle import bundle
@@ -69,7 +70,12 @@ class PodPlace:
     """Implements `orchestrator.engine.place.Place` in a pod."""
 
     def __init__(
-        self, cluster: Cluster, spec: PlaceSpec, *, images: Mapping[str, str] | None = None
+        self,
+        cluster: Cluster,
+        spec: PlaceSpec,
+        *,
+        images: Mapping[str, str] | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """Store the arguments; `put` creates the place, or opens it again.
 
@@ -78,7 +84,7 @@ class PodPlace:
         """
         check_pod(spec)
         self._cluster, self.spec, self._images = cluster, spec, images or {}
-        self._parts = spec.parts
+        self._parts, self._cancelled = spec.parts, cancelled
         self._pod = JobPod(cluster, job_name(spec))
         self._files = PorterCalls(partial(self._pod.talk, FILES))
 
@@ -128,6 +134,7 @@ class PodPlace:
 
         Raises:
             EngineError: The pod cannot be started, or has ended.
+            StartCancelledError: Nobody waits for it any more.
         """
         until = time.monotonic() + START
         problem_since: float | None = None
@@ -144,6 +151,9 @@ class PodPlace:
             problem_since = (problem_since or now) if problem else None
             if problem_since is not None and now > problem_since + _PATIENCE:
                 raise EngineError(f"the worker's pod cannot start: {problem}", key="pod.start")
+            if phase in ("", "Pending") and self._cancelled():
+                self.remove()
+                raise StartCancelledError("the start was cancelled", key="start.cancelled")
             if now >= until:
                 why = "no pod was created" if pod is None else _waiting(pod)
                 raise EngineError(f"the worker's pod did not start: {why}", key="pod.start")

@@ -1,0 +1,69 @@
+"""Tests of the command line with the engine `kubernetes`."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.lab import Lab
+from tests.support.live import eventually
+from tests.support.repository import git
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+COMMAND = (
+    sys.executable, "-m", "orchestrator", "parallel", "--engine", "kubernetes",
+    "--agent-cli", "shell", "--network", "none", "--workers", "1", "--json",
+    "--allow-unenforced", "network,pids,open_files,swap,tmp,tmp_inodes",
+)  # fmt: skip
+
+
+def started(lab: Lab, repo: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a run by a user who has the rights of the role and no others."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments], cwd=repo, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(repo.parent)}
+        | {"KUBECONFIG": str(lab.directory / "kubeconfig-runner")},
+    )  # fmt: skip
+
+
+def jobs(lab: Lab) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(lab.kubectl("get", "jobs", "-A", "-o", "json"))[
+        "items"
+    ]
+    return found
+
+
+def test_work_comes_back_on_a_branch(lab: Lab, repo: Path) -> None:
+    process = started(lab, repo, "echo here > there; exit 3")
+    out, err = process.communicate(timeout=200)
+    (result,) = json.loads(out)["results"]
+    assert (result["status"], result["exit_code"]) == ("failed", 3), err
+    assert git(repo, "show", f"{result['branch']}:there") == "here"
+    assert "network" in result["limits_unenforced"]
+    eventually(lambda: not jobs(lab), "the Job's end")
+
+
+def test_worker_that_finds_no_room_can_be_stopped(lab: Lab, repo: Path) -> None:
+    process = started(lab, repo, "--memory", "900g", "true")
+    eventually(lambda: jobs(lab), "the Job")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    (result,) = json.loads(out)["results"]
+    assert (result["status"], result["reason"]) == ("failed", "cancelled"), err
+    assert process.returncode == 143
+    eventually(lambda: not jobs(lab), "the Job's end")
+
+
+def test_missing_image_is_an_error_that_names_it(lab: Lab, repo: Path) -> None:
+    process = started(lab, repo, "--image", "nowhere.invalid/image:1", "true")
+    out, err = process.communicate(timeout=250)
+    said = out + err
+    assert process.returncode != 0
+    assert "nowhere.invalid/image:1" in said
+    assert "Traceback" not in said
+    eventually(lambda: not jobs(lab), "the Job's end")
