@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from orchestrator.engine.in_place.archive import ArchiveError, Source
-from orchestrator.engine.in_place.commands import LARGEST_ORDER
+from orchestrator.engine.in_place.archive import LARGEST_ORDER, ArchiveError, Source
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.text.sanitize import one_line

@@ -321,7 +321,7 @@ def _open_network(engine: Engine, features: EngineFeatures) -> Check:
     name = "open network"
     if not features.open_network:
         detail = "not supported by this engine, which is rootless"
-        return Check(name=name, state="warn", detail=detail, hint="use `--network none`")
+        return Check(name=name, state="warn", detail=detail, hint="use the network `none`")
     try:
         repository = _for_containers(engine)
         problem = open_network_problem(engine, str(repository.common_dir))

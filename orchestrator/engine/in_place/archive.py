@@ -14,6 +14,8 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.files.walk import Folders, Walk
 
 LONGEST_PATH = 4096
+LARGEST_ORDER = 16 * 1024**2
+"""Maximum size in bytes of a command with its variables, or of a shell."""
 _LONGEST_NAME = 255
 _BLOCK = 512
 _PIECE = 256 * 1024

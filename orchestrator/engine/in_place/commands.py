@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orchestrator.engine.in_place.archive import LARGEST_ORDER
 from orchestrator.engine.in_place.incoming import append, measure, unpack_part
 from orchestrator.engine.in_place.records import (
     checked_name,
@@ -24,8 +25,6 @@ from orchestrator.engine.in_place.records import (
 
 SHELL = "sh"
 """Name of the shell for the shim in a channel: executable, but not readable."""
-LARGEST_ORDER = 16 * 1024**2
-"""Maximum size in bytes of a command with its variables, or of a shell."""
 _TURNS = 200
 _SIGN = 10.0
 """Seconds between two signs of life of a command."""

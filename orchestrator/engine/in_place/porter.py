@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from orchestrator.engine.in_place.archive import LARGEST_ORDER
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
-from orchestrator.engine.in_place.commands import LARGEST_ORDER, perform, talk
+from orchestrator.engine.in_place.commands import perform, talk
 from orchestrator.engine.in_place.incoming import beat, last_measurement, watch
 from orchestrator.engine.in_place.records import Journal, Output, part_directory
 from orchestrator.files.disk_usage import DiskUse, disk_use
