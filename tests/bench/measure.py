@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.config.container import Isolation
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.git.repository import Repository
+from orchestrator.runs.enforcement import check_enforcement
 from orchestrator.workspace.overlay_probe import choose_transfer
 
 IMAGE = "orchestrator/base:latest"
@@ -126,12 +128,13 @@ def repository(files: int = 1, size: int = 40) -> Iterator[Path]:
 
 @contextmanager
 def known_repository() -> Iterator[Path]:
-    """Create a repository with a completed run, because a first run tests overlays there."""
+    """Create a repository as after a run, because a first run tests overlays and limits there."""
     engine = DockerEngine()
     with repository() as root:
         found = Repository(root)
         found.state_dir.mkdir()
         features = engine.check(images=(), runtime=None)
+        features = check_enforcement(engine, features, found, (Isolation(),))
         choose_transfer(engine, features, found, "auto")
         engine.close()
         yield root
