@@ -273,7 +273,7 @@ class RemoteEngine(Protocol):
 class PlaceEngine(Protocol):
     """An engine that has places of its own, which mount no file of this machine."""
 
-    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool]) -> Place:
+    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool] | None = None) -> Place:
         """Create a place, or open it again if it exists; its files have still to be `put`.
 
         Args:

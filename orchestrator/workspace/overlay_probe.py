@@ -189,7 +189,6 @@ def _probe_streams(engine: PlaceEngine, repository: Repository, run: Path) -> bo
     steps = (Step(name="probe", spec=spec),)
     place = engine.open_place(
         PlaceSpec(name=spec.name, labels=spec.labels, parts=parts, steps=steps),
-        cancelled=lambda: False,
     )
     try:
         place.put(parts)

@@ -143,7 +143,7 @@ class DockerEngine(DockerImages):
         """Create a container and attach to its output; after a failure, no container remains."""
         return self.create_with(spec, partial(create, self._client, dialect=self._dialect))
 
-    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool]) -> Place:  # noqa: ARG002
+    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool] | None = None) -> Place:  # noqa: ARG002
         from orchestrator.engine.docker.volume_place import VolumePlace
 
         return VolumePlace(

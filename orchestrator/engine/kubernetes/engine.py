@@ -73,7 +73,7 @@ class KubernetesEngine:
             enforced=_limits(version),
         )
 
-    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool]) -> Place:
+    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool] | None = None) -> Place:
         """Create a place, or open it again."""
         return PodPlace(self._cluster, spec, cancelled=cancelled)
 

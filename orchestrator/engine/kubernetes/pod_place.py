@@ -75,7 +75,7 @@ class PodPlace:
         spec: PlaceSpec,
         *,
         images: Mapping[str, str] | None = None,
-        cancelled: Callable[[], bool] = lambda: False,
+        cancelled: Callable[[], bool] | None = None,
     ) -> None:
         """Store the arguments; `put` creates the place, or opens it again.
 
@@ -84,7 +84,7 @@ class PodPlace:
         """
         check_pod(spec)
         self._cluster, self.spec, self._images = cluster, spec, images or {}
-        self._parts, self._cancelled = spec.parts, cancelled
+        self._parts, self._cancelled = spec.parts, cancelled or (lambda: False)
         self._pod = JobPod(cluster, job_name(spec))
         self._files = PorterCalls(partial(self._pod.talk, FILES))
 
