@@ -7,15 +7,17 @@ import hashlib
 import json
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from orchestrator.engine.in_place.archive import LARGEST_ORDER, ArchiveError, Source
+from orchestrator.engine.place import Entry
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.errors import EngineError, EngineUnavailableError
+from orchestrator.files.disk_usage import DiskUse
 from orchestrator.text.sanitize import one_line
 
 _WAIT = "20"
@@ -152,6 +154,24 @@ class PorterCalls:
         answer = self.call("state", step)
         with understood():
             return str(answer["state"])
+
+    def usage(self, parts: Collection[str], *, most_files: int, seconds: float) -> DiskUse:
+        """Return a measurement of parts, as `Place.usage` does."""
+        found = self.call("usage", str(most_files), str(seconds), *parts)
+        with understood():
+            return DiskUse(**found)
+
+    def changed(self, part: str, *, most: int, seconds: float) -> list[str]:
+        """Return paths of files that steps changed, as `Place.changed` does."""
+        found = self.call("changed", part, str(most), str(seconds))
+        with understood():
+            return [str(path) for path in found["paths"]]
+
+    def journal(self, after: int) -> list[Entry]:
+        """Return what the porter recorded after an entry's number."""
+        found = self.call("journal", str(after))
+        with understood():
+            return [Entry(**entry) for entry in found["entries"]]
 
     def send(self, *words: str, data: bytes) -> None:
         """Run a command of the porter with some data, which may be kept only in memory.

@@ -341,21 +341,15 @@ class VolumePlace:
         self, parts: Collection[str], *, most_files: int, seconds: float = math.inf
     ) -> DiskUse:
         """Return a measurement that the porter makes now."""
-        found = self._porter.call("usage", str(most_files), str(seconds), *parts)
-        with understood():
-            return DiskUse(**found)
+        return self._porter.usage(parts, most_files=most_files, seconds=seconds)
 
     def changed(self, part: str, *, most: int, seconds: float) -> Iterator[str]:
         """Yield paths of files whose inodes changed after the first step began."""
-        found = self._porter.call("changed", part, str(most), str(seconds))
-        with understood():
-            yield from [str(path) for path in found["paths"]]
+        yield from self._porter.changed(part, most=most, seconds=seconds)
 
     def journal(self, after: int) -> list[Entry]:
         """Return what the porter recorded."""
-        found = self._porter.call("journal", str(after))
-        with understood():
-            return [Entry(**entry) for entry in found["entries"]]
+        return self._porter.journal(after)
 
     def take(self, part: str, into: Path, *, limit: int, partial: bool = False) -> int:
         """Let the porter pack the files of a part, and unpack them here."""

@@ -228,9 +228,11 @@ class PodPlace:
                     f"the pod has no further container for the step `{step}`",
                     key="pod.no-container",
                 )
-            for part in self._parts:
-                if part.in_memory and step in part.seen_by:
-                    self._send(part, self._files.call("measure")["arrived"])
+            memory = [part for part in self._parts if part.in_memory and step in part.seen_by]
+            # The question also measures all files.
+            arrived = self._files.call("measure")["arrived"] if memory else {}
+            for part in memory:
+                self._send(part, arrived)
             self._order(described, start, nonce=token_hex(8))
         found = self._step(step, run)
         found.before = partial(self._order_following, step)
@@ -270,16 +272,15 @@ class PodPlace:
         self, parts: Collection[str], *, most_files: int, seconds: float = math.inf
     ) -> DiskUse:
         """Return a measurement that is made now."""
-        return DiskUse(**self._files.call("usage", str(most_files), str(seconds), *parts))
+        return self._files.usage(parts, most_files=most_files, seconds=seconds)
 
     def changed(self, part: str, *, most: int, seconds: float) -> Iterator[str]:
         """Yield paths of files whose inodes changed after the first files arrived."""
-        yield from self._files.call("changed", part, str(most), str(seconds))["paths"]
+        yield from self._files.changed(part, most=most, seconds=seconds)
 
     def journal(self, after: int) -> list[Entry]:
         """Return what the porter recorded."""
-        entries = self._pod.porter.call("journal", str(after))["entries"]
-        return [Entry(**entry) for entry in entries]
+        return self._pod.porter.journal(after)
 
     def take(self, part: str, into: Path, *, limit: int, partial: bool = False) -> int:
         """Let the files of a part be packed, and unpack them here."""

@@ -53,12 +53,12 @@ class PodStep:
 
     def state(self) -> ContainerState:
         """Return when the step began and ended: times of the porter, added to its start."""
-        entries = self._pod.porter.call("journal", "0")["entries"]
+        entries = self._pod.porter.journal(0)
         began = _running(self._pod.status(), PORTER)
         times: dict[str, datetime] = {}
         for entry in entries:
-            if entry["step"] == self._step and began is not None:
-                times[entry["event"]] = began + timedelta(seconds=entry["age"])
+            if entry.step == self._step and began is not None:
+                times[entry.event] = began + timedelta(seconds=entry.age)
         return ContainerState(started_at=times.get("started"), ended_at=times.get("ended"))
 
     @patient

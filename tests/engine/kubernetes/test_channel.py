@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 import websocket
@@ -39,17 +40,17 @@ def frame(kind: int, data: bytes, *, length: int | None = None) -> bytes:
     return bytes([0x80 | kind, 127]) + struct.pack(">Q", size) + data
 
 
-def received(stream: socket.socket) -> tuple[int, bytes]:
-    reader = stream.makefile("rb")
+def received(reader: IO[bytes]) -> tuple[int, bytes]:
+    """Return the kind and the data of the next frame of a client."""
     first, second = reader.read(2)
     size = second & 0x7F
     if size == 126:
         (size,) = struct.unpack(">H", reader.read(2))
     elif size == 127:
         (size,) = struct.unpack(">Q", reader.read(8))
-    mask = reader.read(4)
-    data = bytes(byte ^ mask[n % 4] for n, byte in enumerate(reader.read(size)))
-    return first & 0xF, data
+    key = (reader.read(4) * (size // 4 + 1))[:size]
+    data = int.from_bytes(reader.read(size), "big") ^ int.from_bytes(key, "big")
+    return first & 0xF, data.to_bytes(size, "big")
 
 
 @contextmanager
@@ -142,19 +143,8 @@ def test_input_goes_in_small_frames(tmp_path: Path) -> None:
         reader = stream.makefile("rb")
         got = 0
         while got < len(sent):
-            first, second = reader.read(2)
-            size = second & 0x7F
-            if size == 126:
-                (size,) = struct.unpack(">H", reader.read(2))
-            elif size == 127:
-                (size,) = struct.unpack(">Q", reader.read(8))
-            mask = reader.read(4)
-            key = (mask * (size // 4 + 1))[:size]
-            data = (int.from_bytes(reader.read(size), "big") ^ int.from_bytes(key, "big")).to_bytes(
-                size, "big"
-            )
-            frames.append((first & 0xF, data))
-            got += len(data) - 1
+            frames.append(received(reader))
+            got += len(frames[-1][1]) - 1
         stream.sendall(frame(_BINARY, b"\x03" + SUCCESS))
 
     with api_server(tmp_path, answer) as (cluster, _), closing(start(cluster)) as process:
@@ -229,7 +219,7 @@ def test_ping_is_answered(tmp_path: Path) -> None:
 
     def answer(stream: socket.socket) -> None:
         stream.sendall(frame(_PING, b"there?"))
-        answers.append(received(stream))
+        answers.append(received(stream.makefile("rb")))
         stream.sendall(frame(_BINARY, b"\x03" + SUCCESS))
 
     with api_server(tmp_path, answer) as (cluster, _), closing(start(cluster)) as process:
