@@ -29,6 +29,8 @@ _UNREADABLE = re.compile(
 _INDEX_MAGIC = b"\377tOc\0\0\0\2"
 _FANOUT = 256 * 4
 _ALL_READ = 0o444
+_FORM = ("-q", "--delta-base-offset")
+"""Options of `git pack-objects`."""
 _NAMED = re.compile(r"pack-[0-9a-f]{40,64}\.idx")
 History = Literal["full", "shallow"]
 
@@ -158,17 +160,20 @@ def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
         directory: An object directory that `pack_commit` created, or a copy of it.
     """
     directory.chmod(0o755)
-    _pack(git, f"{commit}\n^{base}\n".encode(), directory, ("--revs",))
+    pack_range(git, commit, base, directory / "pack")
     open_to_all(directory)
 
 
-def _pack(
-    git: Git, wanted: IO[bytes] | bytes, directory: Path, options: Sequence[str] = ()
-) -> None:
-    if not isinstance(wanted, bytes):
-        wanted.seek(0)
-    names: Sequence[str] = ("-q", "--delta-base-offset", str(directory / "pack" / "pack"))
-    git.run("pack-objects", *options, *names, stdin=wanted)
+def pack_range(git: Git, commit: str, base: str, folder: Path) -> str:
+    """Pack the objects that a commit reaches and its base does not; return the pack's name."""
+    wanted = f"{commit}\n^{base}\n".encode()
+    command = ("pack-objects", "--revs", *_FORM, str(folder / "pack"))
+    return f"pack-{git.text(*command, stdin=wanted)}"
+
+
+def _pack(git: Git, wanted: IO[bytes], directory: Path, options: Sequence[str] = ()) -> None:
+    wanted.seek(0)
+    git.run("pack-objects", *options, *_FORM, str(directory / "pack" / "pack"), stdin=wanted)
 
 
 def _empty(pack: Path) -> None:

@@ -10,6 +10,7 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.command import Git
 from orchestrator.git.git_directory import make_bare
 from orchestrator.git.limits import UNTRUSTED
+from orchestrator.git.object_packs import pack_range
 from orchestrator.git.repository import Repository
 from orchestrator.git.settings import is_true
 from orchestrator.text.split_lines import split_lines
@@ -46,10 +47,12 @@ class PlainFiles:
 class PlainCommit:
     """A commit to create."""
 
+    base: str
+    """The commit that the worker's first attempt started from."""
     start: str
-    """The parent commit."""
+    """The parent commit: the base, or the result of an earlier attempt."""
     objects: Path
-    """Object directory that has the parent commit and its trees."""
+    """Object directory with the objects that the base reaches."""
     message: str
     plain: PlainFiles
 
@@ -79,6 +82,8 @@ def commit_plainly(
 ) -> str | None:
     """Write a pack file with a commit of the files, and return the commit's id.
 
+    Like one from a container, the pack has everything since the base.
+
     Args:
         repository: The user's repository.
         commit: The commit to make.
@@ -94,7 +99,9 @@ def commit_plainly(
     try:
         # Git writes a pack even for a few objects, because the caller checks packs.
         config = {"fastimport.unpackLimit": "1"}
-        git = Git(scratch, alternates=commit.objects, config=config, limits=UNTRUSTED)
+        continues = commit.start != commit.base
+        objects = repository.objects_dir if continues else commit.objects
+        git = Git(scratch, alternates=objects, config=config, limits=UNTRUSTED)
         answer = git.run("fast-import", "--quiet", stdin=_stream(commit, *repository.identity()))
         *folders, old, made, new = split_lines(answer.decode("ascii"))
         # protection: plain-directory-does-not-replace-file
@@ -103,6 +110,8 @@ def commit_plainly(
         if old == new:
             return commit.start
         (written,) = (scratch / "objects" / "pack").glob("*.pack")
+        if continues:
+            written = scratch / f"{pack_range(git, made, commit.base, scratch)}.pack"
         os.replace(written, pack)  # noqa: PTH105  # replaces the file of a process that died
         return made
     finally:

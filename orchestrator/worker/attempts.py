@@ -113,7 +113,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
             drop_turn(worker.directory)
             last = with_note(given_up, f"no further attempt could be prepared ({error})")
             return with_attempts(last, earlier[:-1])
-    worker = in_turn(worker)
+    worker = replace(in_turn(worker), resumed=under_way)
     _tell_begin(worker)
     result = run_worker(replace(worker, budget=left))
     again = _again(worker, result, earlier)

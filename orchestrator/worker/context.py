@@ -176,6 +176,8 @@ class WorkerContext:
     """The turn that a message began; None in the first turn."""
     session: Session | None = None
     """The session of the attempt; None: none is kept."""
+    resumed: bool = False
+    """Whether another process began the attempt and may have left containers and files."""
     times: StepTimes = field(default_factory=StepTimes)
     """Stopwatch for the steps of this attempt."""
 

@@ -62,7 +62,7 @@ def harvest_worker(
         shallow=run.shallow,
         limits=worker.config.limits,
         redactor=run.redactor,
-        resumed=run.resumed,
+        resumed=worker.resumed,
     )
     try:
         # The user may have deleted the worktree during the run; it is the overlay's lower layer.
@@ -140,7 +140,7 @@ def _show_tip(worker: WorkerContext, workspace: Workspace, harvested: Harvested)
         return harvested
     try:
         workspace.worktree.update(
-            run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed
+            run.repository, base=workspace.start, tip=harvested.tip, again=worker.resumed
         )
     except OrchestratorError as error:
         note = f"the worktree could not be updated to the branch: {error.message}"

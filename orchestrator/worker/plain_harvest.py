@@ -35,6 +35,7 @@ def pack_plainly(request: HarvestRequest) -> bool:
     if any(is_reserved(file.path, reserved) for file in plain.files):
         return False
     commit = PlainCommit(
+        base=request.base,
         start=workspace.start,
         objects=workspace.objects,
         message=request.message,

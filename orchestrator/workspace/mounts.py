@@ -53,7 +53,7 @@ from orchestrator.workspace.layout import (
     Mounts,
     part_of,
 )
-from orchestrator.workspace.store_state import holds_no_objects
+from orchestrator.workspace.store_state import holds_no_new_objects
 from orchestrator.workspace.written_files import MOST_FILES, remove_committed
 
 
@@ -212,7 +212,7 @@ class Workspace:
             places = [self.store.upper / path for path in self.confined_to or (".",)]
             if any(any(place.iterdir()) for place in places):
                 return False
-            return holds_no_objects(self.store.git / "objects")
+            return holds_no_new_objects(self.store)
         except OSError:
             return False
 

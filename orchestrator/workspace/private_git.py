@@ -26,7 +26,7 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.git_directory import make_bare
-from orchestrator.git.object_packs import pack_commit
+from orchestrator.git.object_packs import pack_commit, pack_range
 from orchestrator.git.repository import Repository
 from orchestrator.git.settings import is_partial, is_true
 from orchestrator.git.shared_packs import pack_base
@@ -36,6 +36,7 @@ from orchestrator.workspace.copy_untracked import rules
 from orchestrator.workspace.file_times import settle
 from orchestrator.workspace.furnish import NO_EXTRAS, Extras, Target, WorktreeFiller
 from orchestrator.workspace.layout import OBJECTS, STORE, WORKSPACE
+from orchestrator.workspace.store_state import note_earlier
 from orchestrator.workspace.submodules import SubmoduleGitDir
 
 # Settings that make line endings and file modes mean the same in the container. None of them names
@@ -104,9 +105,11 @@ def make_store(
     settings["user.name"], settings["user.email"] = repository.identity()
     _make_git_dir(repository, store.git, worktree.branch, options, settings)
     (store.git / "objects" / "info" / "alternates").write_text(f"{OBJECTS}\n")
-    if options.start != options.base:
-        _add_earlier(repository, store, options)
     _make_git_dir(repository, store.harvest, worktree.branch, options, settings)
+    if options.start != options.base:
+        packs = store.git / "objects" / "pack"
+        name = pack_range(repository.git, options.start, options.base, packs)
+        note_earlier(store, name)
     store.out.mkdir()
     if options.mode == "overlay":
         store.upper.mkdir()
@@ -149,13 +152,6 @@ def _copy_index(worktree: Worktree, index: Path, copy: Path) -> None:
 
 def _is_split(worktree: Worktree) -> bool:
     return any(worktree.git_dir.glob("sharedindex.*"))
-
-
-def _add_earlier(repository: Repository, store: Store, options: StoreOptions) -> None:
-    """Add the commits of the worker's earlier attempt to its private git directory."""
-    names = ("-q", "--delta-base-offset", str(store.git / "objects" / "pack" / "pack"))
-    wanted = f"{options.start}\n^{options.base}\n".encode()
-    repository.git.run("pack-objects", *names, "--revs", stdin=wanted)
 
 
 # Without quotes, programs that print paths print the names of files.

@@ -7,8 +7,10 @@ from orchestrator.files.remove_tree import entry_names
 from orchestrator.files.safe_open import open_regular
 from orchestrator.state.worker_directory import Store
 
-_OF_HARVEST = frozenset({"made"})
+_EARLIER = "earlier"
+_OF_HARVEST = frozenset({"made", _EARLIER})
 """Names of files that only the git directory for packing has, and not the worker's own."""
+_OF_PACKS = (".pack", ".idx", ".rev")
 _INDEX = "index"
 _PIECE = 1024**2
 
@@ -34,7 +36,7 @@ def is_store_as_created(store: Store, shared: Path) -> bool:
             entry_names(store.git) == entry_names(store.harvest) - _OF_HARVEST | {_INDEX}
             and all(_is_same(store, name) for name in ("HEAD", head))
             and _is_same_file(store.git / _INDEX, own if own.exists() else shared)
-            and holds_no_objects(store.git / "objects")
+            and holds_no_new_objects(store)
         )
     except OSError:
         return False
@@ -54,9 +56,23 @@ def _is_same_file(hostile: Path, ours: Path) -> bool:
                 return True
 
 
-def holds_no_objects(objects: Path) -> bool:
-    """Return whether an object directory is as empty as it was when it was created."""
+def note_earlier(store: Store, pack: str) -> None:
+    """Record the name of the pack with the commits of a worker's earlier attempts."""
+    (store.harvest / _EARLIER).write_text(pack)
+
+
+def holds_no_new_objects(store: Store) -> bool:
+    """Return whether a worker's object directory has only the files that it was created with.
+
+    Raises:
+        OSError: A directory is missing.
+    """
+    objects, earlier = store.git / "objects", store.harvest / _EARLIER
     folders = (objects, objects / "info", objects / "pack")
     if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
         return False
-    return [entry_names(folder) for folder in folders] == [{"info", "pack"}, {"alternates"}, set()]
+    pack = earlier.read_text() if earlier.exists() else None
+    given = {f"{pack}{suffix}" for suffix in _OF_PACKS} if pack else set()
+    *others, packs = (entry_names(folder) for folder in folders)
+    # protection: plain-packs-are-those-given
+    return others == [{"info", "pack"}, {"alternates"}] and packs <= given

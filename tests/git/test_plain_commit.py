@@ -21,6 +21,7 @@ def committed(repo: Path, scratch: Path, *files: PlainFile, folders: tuple[str, 
     repository = Repository(repo)
     start = git(repo, "rev-parse", "HEAD").strip()
     commit = PlainCommit(
+        base=start,
         start=start,
         objects=repository.objects_dir,
         message="what was done\n\nbody\n",

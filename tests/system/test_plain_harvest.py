@@ -9,7 +9,11 @@ from orchestrator.engine.labels import ROLE, WORKER
 from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.results import RunResult, Status
+from orchestrator.runs.continued_worker import ContinuedWorker
+from orchestrator.runs.continuing import Message
+from orchestrator.state.turns import NextTurn
 from orchestrator.worker import harvest
+from tests.support.attempts import state_of
 from tests.support.repository import git, make_repository
 from tests.support.runs import shell_run
 
@@ -131,3 +135,27 @@ def test_container_replaces_the_pack_of_the_host(
     assert result.results[0].files_modified == ["new.txt"]
     assert git(repo, "show", f"{result.results[0].branch}:new.txt") == "new"
     engine.close()
+
+
+def test_later_turns_are_harvested_without_a_container_too(tmp_path: Path) -> None:
+    """Each turn says how its files are committed, and what its commit shows."""
+    engine = Recording()
+    repo, result = run(tmp_path / "repo", engine, "echo 1 > one.txt")
+    branch, roles = result.results[0].branch, engine.roles["1"]
+    turns = [
+        ("echo 2 > two.txt; echo more >> one.txt", {"worker"}, "one.txt two.txt", 2),
+        ("true", {"worker"}, "one.txt two.txt", 2),
+        ("echo 2 > two.txt", {"worker"}, "one.txt two.txt", 2),
+        ("git rm -q one.txt; git commit -qm mine", {"worker", "harvest"}, "two.txt", 3),
+        ("mkdir sub; echo 3 > sub/three.txt", {"worker"}, "sub/three.txt two.txt", 4),
+    ]
+    for message, expected, names, commits in turns:
+        roles.clear()
+        turn = Message(1, NextTurn(message=message))
+        continued = ContinuedWorker(state_of(repo), turn, engine=engine)
+        assert continued.execute().status is Status.SUCCESS
+        assert roles == expected, message
+        assert git(repo, "diff", "--name-only", "HEAD", branch).split() == names.split()
+        assert git(repo, "rev-list", "--count", f"HEAD..{branch}") == str(commits)
+    assert git(repo, "show", f"{branch}~2:one.txt") == "1\nmore"
+    assert git(repo, "fsck", "--strict", "--no-dangling") == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.state.worker_directory import Store
-from orchestrator.workspace.store_state import is_store_as_created
+from orchestrator.workspace.store_state import is_store_as_created, note_earlier
 
 REF = "refs/heads/architect/parallel-1"
 
@@ -78,4 +78,17 @@ def test_changed_store_is_recognized(
     change: Callable[[Path], object], store: Store, tmp_path: Path
 ) -> None:
     change(store.git)
+    assert not is_store_as_created(store, tmp_path / "none")
+
+
+def test_pack_of_earlier_attempts_is_part_of_a_store_as_created(
+    store: Store, tmp_path: Path
+) -> None:
+    packs = store.git / "objects" / "pack"
+    for suffix in (".pack", ".idx", ".rev"):
+        (packs / f"pack-c0ffee{suffix}").touch()
+    assert not is_store_as_created(store, tmp_path / "none")
+    note_earlier(store, "pack-c0ffee")
+    assert is_store_as_created(store, tmp_path / "none")
+    (packs / "pack-decade.pack").touch()
     assert not is_store_as_created(store, tmp_path / "none")
