@@ -97,13 +97,24 @@ def worker_of(leftover: Leftover) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def held_by_places(leftovers: Iterable[Leftover]) -> set[int | None]:
-    """Return the workers whose files are in volumes of the engine."""
+def places_with_work(leftovers: Iterable[Leftover]) -> dict[int | None, list[Leftover]]:
+    """Return, by worker, the objects that hold files of workers which are not on this machine.
+
+    These are the volumes of a worker's place, or the place itself, if it is a pod.
+    """
     # Checks leave nothing that a run needs: they are repeated.
-    held = (
-        left for left in leftovers if left.kind == "volume" and left.labels.get(ROLE) == "worker"
-    )
-    return {worker_of(left) for left in held if PLACE in left.labels}
+    held = [
+        left for left in leftovers if PLACE in left.labels and left.labels.get(ROLE) == "worker"
+    ]
+    found = defaultdict(list)
+    for left in held:
+        if left.kind == "volume":
+            found[worker_of(left)].append(left)
+    in_volumes = frozenset(found)
+    for left in held:
+        if worker_of(left) not in in_volumes:
+            found[worker_of(left)].append(left)
+    return found
 
 
 def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:

@@ -1,54 +1,74 @@
 """Recover the work of a worker whose run died."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.engine import labels as label
 from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.place import PlaceSpec
+from orchestrator.engine.place import Place, PlaceEngine, PlaceSpec, Step
 from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import EngineError
 from orchestrator.execution.dead_man_switch import Switch, make_switch
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import Repository
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.context import run_labels
-from orchestrator.worker.harvest import discard_scratch, harvest
+from orchestrator.worker.harvest import discard_scratch, harvest, take_refused
 from orchestrator.worker.harvest_request import HarvestRequest
-from orchestrator.worker.pack import harvest_step
+from orchestrator.worker.pack import DEATH, harvest_step
+from orchestrator.worker.place import left_behind, take_handed
 from orchestrator.worker.prepare import checkouts_of, ready_more, ready_objects, reopen
-from orchestrator.workspace.shared_files import collect
+from orchestrator.workspace.layout import AGENT_STEP
+from orchestrator.workspace.mounts import Workspace
+from orchestrator.workspace.shared_files import collect, handed_mount
 
 
-def salvage(worker: RecordedWorker, repository: Repository, engine: ContainerEngine) -> None:
+def salvage(
+    worker: RecordedWorker, repository: Repository, engine: ContainerEngine
+) -> tuple[str, ...]:
     """Commit files that a dead run's worker wrote, check the commits, move the branch to them.
 
-    The worker's container must be gone. The caller must not hold the repository lock.
+    The worker's containers must be gone, except for a pod, whose steps are ended here. The caller
+    must not hold the repository lock.
+
+    Returns:
+        Notes about files that could not be kept.
 
     Raises:
         OrchestratorError: Not all work was accepted; the written files are still in the state
-            directory.
+            directory, or in the worker's place.
+        OSError: The disk is full.
     """
     used = worker.record.engine_used
     switch = make_switch(engine, worker.directory.path, used.address if used else "")
     try:
         request = _request(worker, repository, engine, switch)
+        workspace, place = request.workspace, request.place
+        notes = take_handed(workspace, place, limit=request.limits.disk)
         harvested = harvest(request)
+        if harvested.refused is not None:
+            take_refused(request)
     finally:
         switch.close(forget=True)
-    workspace = request.workspace
     if not workspace.is_shared:
         workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
-    collect(worker.state, request.redactor)
+    handed = collect(worker.state, request.redactor)
     if harvested.refused is not None:
         raise HarvestRefusedError(harvested.refused, key="work.refused")
+    ours = worker.config.project.dotenv
+    notes = (*notes, *handed.notes, *left_behind(repository, place, harvested.tip, ours=ours))
     discard_scratch(request, harvested)
+    place.release()
+    return notes
 
 
 def _request(
     worker: RecordedWorker, repository: Repository, engine: ContainerEngine, switch: Switch
 ) -> HarvestRequest:
     directory, run_base = worker.directory, worker.record.base
-    limits = worker.config.limits
-    features = engine.check(images=(BASE_IMAGE,), runtime=None)
     history = worker.plan.config.isolation.history
     shallow = ready_objects(repository, directory, run_base, history=history)
     objects = directory.objects
@@ -62,28 +82,74 @@ def _request(
         objects=objects,
         checkouts=checkouts_of(repository, directory, worker.plan.config),
     )
-    cpus = min(limits.cpus or 1.0, features.cpus)
-    labels = run_labels(repository, directory, role="harvest")
-    labels[label.WORKER] = str(worker.number)
-    name = f"orchestrator-{directory.run_id}-{worker.number}"
-    step = harvest_step(name, labels, workspace, limits, cpus)
-    place = PlaceSpec(
-        name=name,
-        labels=labels,
-        parts=tuple(workspace.parts([step.name])),
-        steps=(step,),
-    )
+    handed = handed_mount(workspace.store.root, workspace.user)
+    workspace = replace(workspace, shared=(handed,))
+    labels = {**run_labels(repository, directory, role="worker"), label.WORKER: str(worker.number)}
     return HarvestRequest(
         repository=repository,
-        place=HostPlace(engine, place),
+        place=_open_place(worker, engine, workspace, labels),
         switch=switch,
         directory=directory,
         spec=worker.spec,
         workspace=workspace,
         base=worker.base,
         shallow=shallow,
-        limits=limits,
+        limits=worker.config.limits,
         # The values of the run's secrets were lost with its process.
         redactor=Redactor(),
         resumed=True,
     )
+
+
+def _open_place(
+    worker: RecordedWorker,
+    engine: ContainerEngine,
+    workspace: Workspace,
+    labels: Mapping[str, str],
+) -> Place:
+    """Open the worker's place, in which only the harvest may still run.
+
+    Raises:
+        EngineError: The place and the work in it are gone.
+    """
+    limits, project = worker.config.limits, worker.config.project
+    features = engine.check(images=(BASE_IMAGE,), runtime=None)
+    cpus = min(limits.cpus or 1.0, features.cpus)
+    name = f"orchestrator-{worker.directory.run_id}-{worker.number}"
+    last = harvest_step(name, {**labels, label.ROLE: "harvest"}, workspace, limits, cpus)
+    stages = {"setup": project.setup, AGENT_STEP: True, "teardown": project.teardown}
+    earlier = [
+        Step(name=stage, spec=replace(last.spec, name=f"{name}-{stage}"))
+        for stage, exists in stages.items()
+        if exists
+    ]
+    # The place itself may have begun or done the harvest after the task.
+    steps = (*earlier, replace(last, after=earlier[-1].name))
+    parts = tuple(workspace.parts([AGENT_STEP, last.name]))
+    spec = PlaceSpec(name=name, labels=labels, parts=parts, steps=steps)
+    used, checkpoints = worker.record.engine_used, Checkpoints(worker.state)
+    known = checkpoints.harvest()
+    is_sent = used is not None and used.transfer == "streams"
+    # Accepted work is not needed in a place any more.
+    if not is_sent or (known is not None and known.refused is None):
+        return HostPlace(engine, spec)
+    # protection: work-of-lost-place-is-not-replaced
+    if checkpoints.launch() is not None and not engine.leftovers({**labels, label.PLACE: name}):
+        raise EngineError(
+            "the worker's place is gone from the engine, with the work in it",
+            key="place.gone",
+            hint="`orchestrator parallel-cleanup --purge` removes the worker",
+        )
+    if not isinstance(engine, PlaceEngine):
+        raise EngineError(
+            f"the engine `{engine.name}` has no places for files", key="transfer.unsupported"
+        )
+    place = engine.open_place(spec)
+    place.put(parts)
+    for step in earlier:
+        container = place.step(step.name)
+        # protection: task-has-ended-before-its-files-are-packed
+        if container is not None:
+            container.kill("SIGKILL")
+            container.wait(DEATH)
+    return place

@@ -6,7 +6,7 @@ resume the run meanwhile.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,21 +26,20 @@ from orchestrator.cleanup.orphans import (
     engine_of,
     find_leftovers,
     find_unrecorded_worktrees,
-    held_by_places,
+    places_with_work,
     remove_all,
     worker_of,
 )
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
-from orchestrator.cleanup.retention import conclude, drop_scratch, is_unfinished
+from orchestrator.cleanup.retention import conclude, drop_scratch, drop_worktree, is_unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.engine.run_engine import RunEngine
-from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError, RepositoryError
+from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.git.disarm import give_back
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.shared_packs import remove_packs
-from orchestrator.git.worktree import remove_worktree
 from orchestrator.record.history import find_run
 from orchestrator.state.judgements import drop_results
 from orchestrator.state.run_directory import RunDirectory, all_runs
@@ -223,24 +222,29 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
         if job.wanted.includes(job.repository, worker, present=worker.number in present)
     }
     # protection: work-in-volumes-is-kept
-    held = set[int | None]() if job.purge else held_by_places(job.leftovers.get(run.run_id, ()))
-    for number in {w.number for w in workers if w.number in chosen & held and w.is_stranded()}:
+    held = {} if job.purge else places_with_work(job.leftovers.get(run.run_id, ()))
+    stranded = {w.number for w in workers if w.number in held and w.is_stranded()} & chosen
+    for number in stranded - present:
         chosen.discard(number)
-        where = f"worker {number} of dead run {run.run_id}: its work is in volumes of the engine"
+        where = f"worker {number} of dead run {run.run_id}: its work is only in the engine"
         job.problems.append(f"{where}; `orchestrator resume {run.run_id}` collects it")
+    places = [left for number in stranded & present for left in held[number]]
     for worker in workers:
         if worker.number in present - chosen and job.wanted.reaches(worker):
             with _noting(job):
                 worker.open_worktree()
-    occupied = _remove_leftovers(job, run, chosen)
+    occupied = _remove_leftovers(job, run, chosen, keep=places)
     going = [worker for worker in workers if worker.number in present & chosen]
     cleaned = [_clean(job, worker, occupied=worker.number in occupied) for worker in going]
     job.cleaned += cleaned
+    done = {worker.worker_id for worker in cleaned if worker.problem is None}
+    if places:
+        _remove_leftovers(job, run, stranded & done)
     purged = {worker.number for worker in workers if job.purge and job.wanted.reaches(worker)}
     _purge(job, run, purged)
     if job.dry_run:
         return
-    present -= {worker.worker_id for worker in cleaned if worker.problem is None}
+    present -= done
     keep = base_ref(workers[0].plan) if workers else None
     if keep is not None and not present:
         job.repository.git.run("update-ref", "-d", keep)
@@ -252,21 +256,31 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
     job.freed += drop_scratch(workers, present=present, refused_too=refused_too)
 
 
-def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set[int | None]:
-    """Remove engine objects of the chosen workers; return workers with containers left."""
+def _remove_leftovers(
+    job: _Cleanup, run: RunDirectory, chosen: set[int], *, keep: Sequence[Leftover] = ()
+) -> set[int | None]:
+    """Remove engine objects of the chosen workers; return workers with containers left.
+
+    Args:
+        job: The cleanup.
+        run: The run.
+        chosen: Numbers of the workers.
+        keep: Objects that stay, because the work in them has still to be collected.
+    """
     # protection: engine-objects-of-other-runs-are-kept
     found = job.leftovers.get(run.run_id, [])
     if job.engine is None:
         return set()
-    going = [leftover for leftover in found if worker_of(leftover) in chosen]
-    staying = [leftover for leftover in found if worker_of(leftover) not in {*chosen, None}]
-    if chosen and not staying:
-        going += [leftover for leftover in found if worker_of(leftover) is None]
+    going = [left for left in found if worker_of(left) in chosen and left not in keep]
+    staying = [left for left in found if worker_of(left) not in {*chosen, None}]
+    if chosen and not (staying or keep):
+        going += [left for left in found if worker_of(left) is None]
     stuck = [] if job.dry_run else remove_all(job.engine, going)
     job.removed += len(going) - len(stuck)
     job.problems += [f"{leftover} (run {run.run_id})" for leftover in stuck]
-    kept = [*staying, *(entry.leftover for entry in stuck)]
-    return {worker_of(leftover) for leftover in kept if leftover.kind == "container"}
+    left_over = [*staying, *(entry.leftover for entry in stuck)]
+    job.leftovers[run.run_id] = [left for left in found if left in left_over or left not in going]
+    return {worker_of(left) for left in left_over if left.kind == "container"}
 
 
 def _remove_stray(job: _Cleanup) -> None:
@@ -333,7 +347,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
             if kept and backup:
                 # protection: unmerged-work-is-backed-up
                 repository.git.run("update-ref", backup, kept)
-            _remove(repository, worker, tip)
+            drop_worktree(repository, worker, tip)
             conclude(repository, worker, tip)
     return backup
 
@@ -359,34 +373,11 @@ def _recover(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     from orchestrator.cleanup.recovery import salvage
 
     try:
-        salvage(worker, job.repository, job.engine)
+        notes = salvage(worker, job.repository, job.engine)
     except HarvestRefusedError as error:
         kept = worker.directory.worker(worker.number)
         return f"the run died; its work was refused ({error.message}) and is kept in {kept}"
-    return "the run died; its work was committed before the removal"
-
-
-def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> None:
-    try:
-        remove_worktree(repository, worker.path)
-    except GitCommandError as error:
-        if worker.path.exists():
-            raise
-        if "locked working tree" in error.stderr:
-            raise RepositoryError(
-                f"the worktree {worker.path} is locked and its directory is gone: "
-                f"`git worktree unlock {worker.path}` allows its removal",
-                key="worktree.locked",
-            ) from error
-    if tip is None:
-        return
-    elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.spec.ref)
-    # protection: branch-checked-out-elsewhere-is-kept
-    if elsewhere:
-        raise RepositoryError(
-            f"branch `{worker.spec.branch}` is checked out in {elsewhere}", key="branch.checked-out"
-        )
-    repository.drop_branch(worker.spec.branch, at=tip)
+    return "; ".join(("the run died; its work was committed before the removal", *notes))
 
 
 def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:

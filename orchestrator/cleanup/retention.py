@@ -1,16 +1,16 @@
-"""Remove files from a finished run's state directory that are no longer needed."""
+"""Remove what a finished run no longer needs: worktrees, branches, files of its state directory."""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.cleanup.inventory import RecordedWorker
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import GitCommandError, OrchestratorError, RepositoryError
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.changes import changes
 from orchestrator.git.repository import Repository
-from orchestrator.git.worktree import HALF_MADE
+from orchestrator.git.worktree import HALF_MADE, remove_worktree
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.workspace.artifacts import ARTIFACTS, HANDED, HANDED_HALF
 from orchestrator.workspace.layout import CHECKED, PROBE
@@ -34,6 +34,40 @@ def is_unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -
         worker.number in present and worker.directory.result(worker.number) is None
         for worker in workers
     )
+
+
+def drop_worktree(repository: Repository, worker: RecordedWorker, tip: str | None) -> None:
+    """Remove a worker's worktree and branch.
+
+    Args:
+        repository: The repository, whose lock is held.
+        worker: The worker.
+        tip: Last commit of the branch; None if there is no branch.
+
+    Raises:
+        RepositoryError: The worktree is locked, or the branch is checked out elsewhere.
+        GitCommandError: The worktree could not be removed.
+    """
+    try:
+        remove_worktree(repository, worker.path)
+    except GitCommandError as error:
+        if worker.path.exists():
+            raise
+        if "locked working tree" in error.stderr:
+            raise RepositoryError(
+                f"the worktree {worker.path} is locked and its directory is gone: "
+                f"`git worktree unlock {worker.path}` allows its removal",
+                key="worktree.locked",
+            ) from error
+    if tip is None:
+        return
+    elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.spec.ref)
+    # protection: branch-checked-out-elsewhere-is-kept
+    if elsewhere:
+        raise RepositoryError(
+            f"branch `{worker.spec.branch}` is checked out in {elsewhere}", key="branch.checked-out"
+        )
+    repository.drop_branch(worker.spec.branch, at=tip)
 
 
 def conclude(repository: Repository, worker: RecordedWorker, commit: str | None) -> None:

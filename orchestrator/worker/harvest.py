@@ -49,7 +49,7 @@ def harvest_worker(
         UnfinishedError: The disk or the engine failed; a resumed run tries again.
     """
     worker.run.emit(WorkerHarvesting(worker_id=worker.number))
-    notes = take_handed(worker, workspace, place)
+    notes = take_handed(workspace, place, limit=worker.config.limits.disk)
     run = worker.run
     request = HarvestRequest(
         repository=run.repository,
@@ -80,7 +80,7 @@ def harvest_worker(
     notes = (*notes, *take_session(worker, workspace, place))
     harvested = replace(harvested, notes=(*harvested.notes, *notes))
     if harvested.refused is not None:
-        _take_refused(request)
+        take_refused(request)
         verdict = _verdict_of_refusal(verdict, harvested, workspace)
         harvested = _show_tip(worker, workspace, harvested)
         return _with_leaks(worker, harvested), _check_filters(worker, verdict, harvested.tip)
@@ -89,7 +89,7 @@ def harvest_worker(
     return _with_leaks(worker, harvested), _check_filters(worker, verdict, harvested.tip)
 
 
-def _take_refused(request: HarvestRequest) -> None:
+def take_refused(request: HarvestRequest) -> None:
     """Take the files of refused work out of the place, to where the result says they are.
 
     Raises:

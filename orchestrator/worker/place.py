@@ -25,6 +25,7 @@ from orchestrator.errors import (
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.git.changes import blobs
 from orchestrator.git.packed_work import Harvested
+from orchestrator.git.repository import Repository
 from orchestrator.state import secret_files
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.text.sanitize import one_line
@@ -203,8 +204,13 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
     return HostPlace(run.engine, spec, earlier=containers, since=since)
 
 
-def take_handed(worker: WorkerContext, workspace: Workspace, place: Place) -> tuple[str, ...]:
+def take_handed(workspace: Workspace, place: Place, *, limit: int) -> tuple[str, ...]:
     """Take the files that a worker hands over out of its place; return notes about problems.
+
+    Args:
+        workspace: The worker's files.
+        place: Its place.
+        limit: Maximum size in bytes of the files of each part.
 
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run tries again.
@@ -213,7 +219,6 @@ def take_handed(worker: WorkerContext, workspace: Workspace, place: Place) -> tu
     try:
         for mount in workspace.shared:
             if isinstance(mount, BindMount) and not mount.read_only:
-                limit = worker.config.limits.disk
                 part = part_of(mount.target)
                 left_out += place.take(part, mount.source, limit=limit, partial=True)
     except EngineUnavailableError:
@@ -235,22 +240,33 @@ def close_place(worker: WorkerContext, place: Place, harvested: Harvested) -> Ha
     handed = worker.run.shared.collect(worker.spec)
     if harvested.refused is not None:
         return handed
-    notes = _left_behind(worker, place, harvested.tip) if worker.run.streams else ()
+    ours = worker.config.project.dotenv
+    notes = left_behind(worker.run.repository, place, harvested.tip, ours=ours)
     with suppress(OrchestratorError):
         place.release()
     return replace(handed, notes=(*handed.notes, *notes))
 
 
-def _left_behind(worker: WorkerContext, place: Place, tip: str) -> tuple[str, ...]:
-    """Return a note about the files that a worker wrote and that its commit does not have."""
+def left_behind(
+    repository: Repository, place: Place, tip: str, *, ours: str | None
+) -> tuple[str, ...]:
+    """Return a note about files that a worker wrote and that its commit does not have.
+
+    There is none if the place's files are on this machine, where they are kept.
+
+    Args:
+        repository: The user's repository.
+        place: The worker's place.
+        tip: The commit.
+        ours: Path of a file in the worktree that this program wrote; None for no file.
+    """
     if isinstance(place, HostPlace):
         return ()
     try:
         changed = sorted(place.changed(TREE, most=_MOST_LISTED, seconds=_LISTING))
-        kept = {path for path, _ in blobs(worker.run.repository, base=None, tip=tip)}
+        kept = {path for path, _ in blobs(repository, base=None, tip=tip)}
     except OrchestratorError as error:
         return (f"files that are not in the commit were left in the engine ({error.message})",)
-    ours = worker.config.project.dotenv
     left = [path for path in changed if path not in kept and path != ours]
     if not left:
         return ()

@@ -179,8 +179,7 @@ class Shared:
         Raises:
             OSError: The disk is full.
         """
-        place = artifacts.make_place(self._directory.worker(spec.worker_id), user)
-        found = [BindMount(source=place, target=OUT, read_only=False)]
+        found = [handed_mount(self._directory.worker(spec.worker_id), user)]
         if self._has_context:
             shared = self._directory.path / "shared"
             # protection: shared-files-read-only
@@ -293,6 +292,15 @@ class Shared:
         _write(shared / "findings.md", merge_findings(entries).encode("utf-8", "replace"))
         with suppress(FileNotFoundError):
             _write(shared / STATUS, (self._directory.path / STATUS).read_bytes())
+
+
+def handed_mount(directory: Path, user: tuple[int, int]) -> BindMount:
+    """Return the mount of the directory in which a worker hands over files; create it if necessary.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    return BindMount(source=artifacts.make_place(directory, user), target=OUT, read_only=False)
 
 
 def collect(directory: Path, redactor: Redactor) -> Handover:

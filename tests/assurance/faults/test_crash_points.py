@@ -33,10 +33,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     # Git is stopped while it writes certain files, which other arrangements do not have.
     shared = chosen in ("end", "none")
     cuts = (name for name, cut in GIT_POINTS.items() if not chosen or cut.is_shared == shared)
-    # A cleanup leaves work alone that is only in volumes of the engine; `resume` collects it.
-    points = [name for name, point in POINTS.items() if not (cleaned and point.streams)]
     metafunc.parametrize(
-        "point", (*points, *cuts) if metafunc.config.getoption("--faults") else few
+        "point", (*POINTS, *cuts) if metafunc.config.getoption("--faults") else few
     )
 
 

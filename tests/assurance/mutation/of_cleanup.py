@@ -17,8 +17,9 @@ ACCEPTANCE = "tests/system/test_acceptance.py"
 def cleanup() -> Iterator[Protection]:
     """Return the checks before something is removed."""
     yield from marked(
-        ("tests/system/test_transfer.py -k killed",),
-        ("work in volumes is kept", Instead("set()")),
+        ("tests/system/test_transfer.py -k cleanup_collects",),
+        ("work in volumes is kept", Instead("{}")),
+        ("work of lost place is not replaced", Never()),
     )  # fmt: skip
     yield from marked(
         (CLEANUP, CHOICE, f"{ACCEPTANCE} -k cleanup"),
