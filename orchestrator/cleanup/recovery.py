@@ -148,7 +148,6 @@ def _open_place(
     place.put(parts)
     for step in earlier:
         container = place.step(step.name)
-        # protection: task-has-ended-before-its-files-are-packed
         if container is not None:
             container.kill("SIGKILL")
             container.wait(DEATH)
