@@ -171,6 +171,25 @@ def test_rest_of_a_budget_is_enough_for_one_more_or_nothing() -> None:
     assert [rest_of_budget(total, results) for total in (3.0, 5.9, 6.0, 9.0)] == [0, 0, 2.0, 5.0]
 
 
+@pytest.mark.docker
+@pytest.mark.extra
+def test_hidden_tests_are_never_sent_back(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    hidden = tmp_path / "hidden" / "tests" / "test_more.py"
+    hidden.parent.mkdir(parents=True)
+    hidden.write_text(TESTS.replace("2469134", SECRET))
+    shell = ["--agent-cli", "shell", "--quiet", "--network", "none"]
+    own = ["--check", SUITE, "--fix-checks", "1"]
+    assert run(["parallel", *shell, *own, "--workers", "1", "echo x >> more"]) == 2
+    capsys.readouterr()
+    assert run(["judge", "--hidden", str(tmp_path / "hidden"), "--check", SUITE, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["ranking"][0]["hidden"] == "fail"
+    assert run(["continue", "1", "--checks", "--quiet", "--json"]) == 1
+    turns = json.loads(capsys.readouterr().out)["results"][0]["turns"]
+    messages = [turn["message"] for turn in turns[1:]]
+    assert [SUITE in message and "test_area" in message for message in messages] == [True] * 2
+    assert [text for text in messages if "test_more" in text or SECRET in text] == []
+
+
 def test_hidden_files_cannot_be_sent_away(tmp_path: Path) -> None:
     file = tmp_path / "orchestrator.yaml"
     file.write_text("container:\n  check_network: open\n")

@@ -139,6 +139,8 @@ class TaskSuite:
     name: ClassVar[str]
     model: ClassVar[str]
     tells_cost: ClassVar[bool]
+    counts_all: ClassVar[bool] = False
+    """Whether the requests of the program's other models count too."""
     commits: ClassVar[str | None] = None
     """Commit message of a program that commits all changes by itself."""
     continues: ClassVar[str] = "session"
@@ -225,12 +227,11 @@ class TaskSuite:
             first: Number of requests in the first turn.
             turns: The turns of the result.
         """
-        # aider requests its commit messages from another model.
-        found = [
-            [one for one in part if one.plain_model == self.model]
-            for part in (model_server.exchanges[:first], model_server.exchanges[first:])
-        ]
-        for turn, part in zip(turns, found, strict=True):
+        parts = (model_server.exchanges[:first], model_server.exchanges[first:])
+        # aider requests its commit messages from another model. It does not count them; a broker
+        # does.
+        found = [[one for one in part if one.plain_model == self.model] for part in parts]
+        for turn, part in zip(turns, parts if self.counts_all else found, strict=True):
             assert turn["tokens"] == sum(one.input_tokens + one.output_tokens for one in part)
         for one in found[1]:
             assert BEGIN.asked in one.said

@@ -34,7 +34,7 @@ class BrokerSuite(TaskSuite):
     """The common tasks of a program, without a network and without a key in the worker."""
 
     # The broker measures what the program does not report.
-    tells_cost = True
+    tells_cost, counts_all = True, True
     models: ClassVar[tuple[str, ...]] = ()
     """A model of each provider that the program can use. Default: the model of the other tests."""
 
