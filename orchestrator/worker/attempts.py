@@ -40,13 +40,8 @@ from orchestrator.worker.result_builder import (
     with_note,
 )
 from orchestrator.worker.retry_later import RetryLater
-from orchestrator.worker.turns import (
-    has_lost_session,
-    how_continued,
-    in_turn,
-    message_about_checks,
-    note_lost_session,
-)
+from orchestrator.worker.sessions import has_lost_session, how_continued, note_lost_session
+from orchestrator.worker.turns import in_turn, message_about_checks
 
 RETRIED: Mapping[Reason, bool] = {
     Reason.AGENT_FAILED: True,

@@ -32,7 +32,7 @@ from orchestrator.worker.pack import DEATH, dismiss, pack, start_packing
 from orchestrator.worker.place import take_handed
 from orchestrator.worker.plain_harvest import pack_plainly
 from orchestrator.worker.prepare import ensure_tree
-from orchestrator.worker.turns import take_session
+from orchestrator.worker.sessions import take_session
 from orchestrator.workspace.layout import GIT, TREE
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches

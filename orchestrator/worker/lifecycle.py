@@ -24,8 +24,8 @@ from orchestrator.worker.place import close_place, open_place
 from orchestrator.worker.prepare import ready_workspace
 from orchestrator.worker.result_builder import NO_CHANGES, Finish, result_of_end, result_of_failure
 from orchestrator.worker.services import Services
+from orchestrator.worker.sessions import with_session
 from orchestrator.worker.stages import set_up, tear_down
-from orchestrator.worker.turns import with_session
 from orchestrator.workspace.caches import publish
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)

@@ -1,22 +1,16 @@
-"""Turns of a worker: the session or prompt with which it continues, and what came of each turn."""
+"""Turns of a worker: the prompt with which it continues, and what came of each turn."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
-from uuid import NAMESPACE_OID, uuid5
 
-from orchestrator.agents.base import SESSION, AgentOutput, Session, SessionAgent
 from orchestrator.agents.output.search import text_tail
 from orchestrator.config.project import Check
-from orchestrator.engine.place import Place
-from orchestrator.errors import EngineError, EngineUnavailableError
-from orchestrator.execution.output import log_files, stage_log
+from orchestrator.execution.output import stage_log
 from orchestrator.git.changes import patch
-from orchestrator.results import Status, Turn, WorkerResult
+from orchestrator.results import Turn, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.turns import CurrentTurn, is_queued, take_message, turn_after
@@ -24,18 +18,8 @@ from orchestrator.text.quoting import code_block
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker.context import WorkerContext, for_worker
-from orchestrator.workspace.layout import SESSION_PART
-from orchestrator.workspace.mounts import Workspace
-from orchestrator.workspace.session_files import (
-    MOST_BYTES,
-    UnkeptSessionError,
-    discard_session,
-    keep_session,
-    kept_session,
-    make_session,
-)
+from orchestrator.worker.sessions import how_continued, session_of
 
-Continued = Literal["session", "new_session", "prompt", "command"]
 _MOST_OF_TASK = 10_000
 """Maximum number of characters of the task, and of each earlier message, in a prompt."""
 _MOST_OF_PROMPT = 110 * 1024
@@ -43,9 +27,6 @@ _MOST_OF_PROMPT = 110 * 1024
 _MOST_OF_CHECK = 8 * 1024
 """Number of bytes at the end of a failed check's output that are sent back."""
 _MOST_CHECKS = 10
-_MOST_TAKEN = 4 * MOST_BYTES
-"""Maximum size in bytes of everything beside a session, from which its files are then chosen."""
-_LOST = "session.lost"
 _STORY = """\
 You worked on the task below before, in this directory. It has your changes, and perhaps later ones
 of the user. Continue with the new message, which is at the end.
@@ -56,7 +37,7 @@ def in_turn(worker: WorkerContext) -> WorkerContext:
     """Return a worker with the settings, session and prompt of its present turn and attempt."""
     fresh = for_worker(worker.run, worker.spec)
     if fresh.turn is None:
-        return replace(worker, session=_session_of(worker))
+        return replace(worker, session=session_of(worker))
     worker = replace(
         worker,
         turn=fresh.turn,
@@ -65,113 +46,12 @@ def in_turn(worker: WorkerContext) -> WorkerContext:
             update={"model": fresh.spec.model, "message": fresh.spec.message}
         ),
     )
-    worker, begun_by = replace(worker, session=_session_of(worker)), fresh.turn.begun_by
+    worker, begun_by = replace(worker, session=session_of(worker)), fresh.turn.begun_by
     # The output of checks is no command: a command gets it as a variable.
     # protection: output-of-checks-is-no-command
     repeats = begun_by.cause == "checks" and how_continued(worker) == "command"
     prompt = worker.spec.prompt if repeats else _prompt(worker, fresh.turn)
     return replace(worker, spec=worker.spec.model_copy(update={"rendered": prompt}))
-
-
-def _session_of(worker: WorkerContext) -> Session | None:
-    """Return the session of the present attempt; None if none is kept."""
-    agent, turn = worker.agent, worker.turn
-    if not worker.config.sessions or not isinstance(agent, SessionAgent):
-        return None
-    files = agent.session_files
-    kept = None if turn is None else kept_session(turn.before)
-    # protection: lost-session-is-not-continued-again
-    if kept is not None and re.fullmatch(files.id, kept.id) and not _was_lost(worker):
-        return Session(id=kept.id, continued=True)
-    if not files.chosen:
-        return Session()
-    # The same id in every process that carries on with the attempt.
-    name = f"{worker.run.directory.run_id}/{worker.ledger}"
-    return Session(id=str(uuid5(NAMESPACE_OID, name)))
-
-
-def with_session(worker: WorkerContext, workspace: Workspace) -> Workspace:
-    """Return the worker's files with the directory of its session, which is created if missing.
-
-    Raises:
-        OSError: The disk is full.
-    """
-    session = worker.session
-    if session is None:
-        return workspace
-    before = worker.turn.before if worker.turn is not None and session.continued else None
-    mount = make_session(worker.directory, workspace.user, SESSION, before=before)
-    return replace(workspace, session=mount)
-
-
-def take_session(worker: WorkerContext, workspace: Workspace, place: Place) -> tuple[str, ...]:
-    """Keep the session of an attempt that has ended; return notes about problems.
-
-    Raises:
-        EngineUnavailableError: The engine cannot be reached; a resumed run tries again.
-    """
-    agent, mount, session = worker.agent, workspace.session, worker.session
-    if mount is None or session is None or not isinstance(agent, SessionAgent):
-        return ()
-    said = reported_session(worker)
-    name, files = session.id or said, agent.session_files
-    try:
-        place.take(SESSION_PART, mount.source, limit=_MOST_TAKEN)
-        # protection: session-is-kept-by-its-checked-id
-        if name is None or said not in (None, name) or not re.fullmatch(files.id, name):
-            discard_session(worker.directory)
-            return ()
-        keep_session(worker.directory, name, files.kept, worker.run.redactor)
-    except EngineUnavailableError:
-        raise
-    except UnkeptSessionError as error:
-        return (f"the agent's session was not kept: {error}",)
-    except (EngineError, OSError) as error:
-        with suppress(OSError):
-            discard_session(worker.directory)
-        return (f"the agent's session could not be kept ({error})",)
-    return ()
-
-
-def reported_session(worker: WorkerContext) -> str | None:
-    """Return the id of the session that the program reported; None if it did not."""
-    agent, (stdout, stderr) = worker.agent, log_files(worker.directory)
-    if not isinstance(agent, SessionAgent) or not stdout.exists():
-        return None
-    return agent.session_id(AgentOutput(stdout=stdout, stderr=stderr))
-
-
-def how_continued(worker: WorkerContext) -> Continued:
-    """Return how the worker continues in its present turn."""
-    if worker.agent.name == "shell":
-        return "command"
-    session = worker.session
-    if session is None or not session.continued:
-        return "prompt"
-    said = reported_session(worker)
-    # protection: new-session-is-told
-    return "session" if said in (None, session.id) else "new_session"
-
-
-def _was_lost(worker: WorkerContext) -> bool:
-    """Return whether an earlier attempt of the turn could not open the session."""
-    turn = worker.turn
-    first = 1 if turn is None else turn.first_attempt
-    return any((path / _LOST).exists() for number, path in worker.attempts() if number >= first)
-
-
-def note_lost_session(worker: WorkerContext) -> None:
-    """Record that the program could not open its session, so that the turn goes on without."""
-    (worker.directory / _LOST).touch()
-
-
-def has_lost_session(worker: WorkerContext, result: WorkerResult) -> bool:
-    """Return whether the program could not open its session, and so did nothing."""
-    session = worker.session
-    if session is None or not session.continued:
-        return False
-    did_nothing = result.status is Status.FAILED and not result.steps and not result.cost
-    return did_nothing and result.exit_code is not None and reported_session(worker) is None
 
 
 def own_turns(worker: WorkerContext, result: WorkerResult) -> list[Turn]:

@@ -26,7 +26,7 @@ from orchestrator.state.turns import (
 )
 from orchestrator.worker import lifecycle
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.turns import with_session
+from orchestrator.worker.sessions import with_session
 from orchestrator.workspace.mounts import Workspace
 from tests.support.attempts import state_of
 from tests.support.errors import raises
