@@ -32,6 +32,9 @@ COMMANDS = ("console", "sh", "python", "yaml")
 
 REPETITIONS = {
     "docs/guides/best-of-n-in-ci.md",
+    "docs/guides/judging.md",
+    "docs/guides/keys.md",
+    "docs/guides/long-runs.md",
     "docs/guides/models.md",
     "docs/guides/rate-limits.md",
     "docs/guides/ready-worktrees.md",

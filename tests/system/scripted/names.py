@@ -68,6 +68,6 @@ def attack(name: bytes) -> None:
     ask(name)
 
 
-with ThreadPoolExecutor(16) as pool:
+with ThreadPoolExecutor(64) as pool:
     list(pool.map(attack, NAMES))
 print("done")  # noqa: T201
