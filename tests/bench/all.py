@@ -22,6 +22,7 @@ from page import PAGE, with_tables
 HERE = Path(__file__).parent
 PARTS: dict[str, tuple[str, ...]] = {
     "trivial": ("bench_trivial.py", "--no-reference", "--rounds", "3"),
+    "turns": ("bench_turns.py", "--rounds", "5"),
     "tasks": ("bench_tasks.py", "--rounds", "2"),
     "history": ("bench_history.py", "--rounds", "5"),
     "worktrees": ("bench_worktrees.py", "--rounds", "3"),
@@ -34,8 +35,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "peers": ("bench_peers.py", "--rounds", "3"),
 }
 MINUTES = {
-    "trivial": 4.0, "tasks": 6.0, "history": 2.5, "worktrees": 3.0, "start": 0.3, "growth": 2.5,
-    "logs": 1.5, "gateway": 1.0, "broker": 1.0, "conflicts": 0.3, "peers": 7.0,
+    "trivial": 4.0, "turns": 0.5, "tasks": 6.0, "history": 2.5, "worktrees": 3.0, "start": 0.3,
+    "growth": 2.5, "logs": 1.5, "gateway": 1.0, "broker": 1.0, "conflicts": 0.3, "peers": 7.0,
 }  # fmt: skip
 """Duration of each part on an idle machine with two processors."""
 ON_REQUEST = frozenset({"peers"})

@@ -36,6 +36,14 @@ def test_history(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_turns(tmp_path: Path) -> None:
+    found = tables(tmp_path, "bench_turns.py", "--networks", "none", "--rounds", "1")
+    ((_, row),) = found.values()
+    assert row[0] == "none"
+    assert all(float(value) > 0 for value in row[1:])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_tasks(tmp_path: Path) -> None:
     sizes = ("--tasks", "2", "--at-once", "2", "--starts", "2", "--networks", "none")
     found = tables(tmp_path, "bench_tasks.py", *sizes, "--rounds", "1")
