@@ -166,7 +166,7 @@ def engine() -> Iterator[Protection]:
         ("forwarded ports are of this machine only", Text("127.0.0.1:{port}:", "*:{port}:")),
     )  # fmt: skip
     yield from marked(
-        ("tests/system/test_other_machine.py -k addresses_are",),
+        ("tests/engine/docker/test_gateway.py -k elsewhere",),
         ("addresses are those of engine's machine", Replace("self.is_here", "True")),
     )  # fmt: skip
     yield from marked(

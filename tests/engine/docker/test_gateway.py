@@ -324,3 +324,15 @@ def test_doctor_tests_a_gateway_and_leaves_nothing(
     assert problem is not None
     assert "cannot set up the firewall of the worker's network" in problem
     assert docker_engine.leftovers({REPOSITORY: here}) == []
+
+
+def test_machine_of_an_engine_elsewhere_is_never_taken_for_this_one(
+    labels: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = DockerEngine()
+    here = engine._machine(labels)
+    monkeypatch.setattr("orchestrator.engine.docker.engine.this_machine", lambda _: None)
+    engine.note_other_machine()
+    asked = engine._machine(labels)
+    engine.close()
+    assert {*asked.addresses} & {*here.addresses}
