@@ -22,7 +22,7 @@ from tests.support.cli import orchestrator, start
 from tests.support.live import eventually, states
 from tests.support.own_daemon import Daemon, own_daemon
 from tests.support.repository import git
-from tests.support.ssh import FakeSsh
+from tests.support.sshd import Sshd, ssh_server
 
 pytestmark = [
     pytest.mark.docker,
@@ -51,24 +51,17 @@ def _by_tls(daemon: Daemon) -> Way:
     }
 
 
-@pytest.fixture
-def ssh(tmp_path: Path) -> FakeSsh:
-    place = tmp_path / "ssh"
-    place.mkdir()
-    return FakeSsh(place)
-
-
-@pytest.fixture(params=["tls", "ssh", "socket"])
-def way(request: pytest.FixtureRequest, daemon: Daemon, ssh: FakeSsh) -> Iterator[Way]:
+@pytest.fixture(params=["tls", "ssh", "stdio", "socket"])
+def way(request: pytest.FixtureRequest, daemon: Daemon, tmp_path: Path) -> Iterator[Way]:
     """The variables by which the daemon is reached; afterwards nothing is left on either side."""
     before = set(Path(tempfile.gettempdir()).glob("orc-ssh-*"))
     if request.param == "tls":
         yield _by_tls(daemon)
-    elif request.param == "ssh":
-        path = daemon.url.removeprefix("unix://")
-        yield {"DOCKER_HOST": f"ssh://ann@build.example{path}", "PATH": ssh.path}
-        for pid in ssh.pids:
-            eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "the end of ssh")
+    elif request.param in ("ssh", "stdio"):
+        # Without forwarding, the server runs `docker system dial-stdio` for each connection.
+        with ssh_server(tmp_path / "ssh", daemon, forwards=request.param == "ssh") as server:
+            yield {"DOCKER_HOST": server.url, "PATH": server.path}
+            eventually(lambda: server.clients() == [], "the end of ssh")
     else:
         yield {"DOCKER_HOST": daemon.url}
     assert set(Path(tempfile.gettempdir()).glob("orc-ssh-*")) <= before
@@ -237,15 +230,19 @@ def test_addresses_are_those_of_the_engines_machine(
     assert found.routed != here.routed
 
 
-def test_ports_of_workers_lead_there_by_ssh_only(repo: Path, daemon: Daemon, ssh: FakeSsh) -> None:
-    ssh.lead_into(daemon.network)
+@pytest.fixture
+def ssh(daemon: Daemon, tmp_path: Path) -> Iterator[Sshd]:
+    with ssh_server(tmp_path / "ssh", daemon) as server:
+        yield server
+
+
+def test_ports_of_workers_lead_there_by_ssh_only(repo: Path, daemon: Daemon, ssh: Sshd) -> None:
     run = ("parallel", "--agent-cli", "shell", "--network", "open", "--workers", "1", "--json")
     page = (*run, "--ports", "3000", "python3 -m http.server 3000")
     refused = orchestrator(*page, cwd=repo, env=_by_tls(daemon))
     assert refused.returncode == 3
     assert "`DOCKER_HOST=ssh://USER@HOST`" in refused.stderr
-    path = daemon.url.removeprefix("unix://")
-    env = {"DOCKER_HOST": f"ssh://build.example{path}", "PATH": ssh.path}
+    env = {"DOCKER_HOST": ssh.url, "PATH": ssh.path}
     process = start(*page, cwd=repo, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     eventually(lambda: WorkerState.RUNNING in states(repo), "the start")
     (noted,) = (repo / ".git/orchestrator/runs").glob("*/ports-1")
