@@ -78,6 +78,9 @@ test-all: test variants agents attacks faults fuzz mutation
 
 variants: images
 	sh images/setup-engine.sh chromium
+	@command -v sshd > /dev/null || test -x build/sshd/usr/sbin/sshd || { mkdir -p build/sshd && cd build/sshd && \
+	  apt-get download --quiet openssh-server libwrap0 && \
+	  for package in *.deb; do dpkg --extract "$$package" .; done; }
 	$(BIN)/pytest -m 'variants or extra' --every-variant $(PYTEST_ARGS)
 
 agents: agent-images

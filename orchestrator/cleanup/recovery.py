@@ -115,7 +115,7 @@ def _open_place(
     limits, project = worker.config.limits, worker.config.project
     features = engine.check(images=(BASE_IMAGE,), runtime=None)
     cpus = min(limits.cpus or 1.0, features.cpus)
-    name = f"orchestrator-{worker.directory.run_id}-{worker.number}"
+    name = label.place_name(worker.directory.run_id, worker.number)
     last = harvest_step(name, {**labels, label.ROLE: "harvest"}, workspace, limits, cpus)
     stages = {"setup": project.setup, AGENT_STEP: True, "teardown": project.teardown}
     earlier = [

@@ -45,6 +45,11 @@ PLACE = "orchestrator.place"
 """Label of all containers and volumes of a place with volumes: the place's name."""
 
 
+def place_name(run_id: str, worker: int) -> str:
+    """Return the name of a worker's place, with which the names of its objects begin."""
+    return f"orchestrator-{run_id}-{worker}"
+
+
 STEP = "orchestrator.step"
 """Label of a step's container in a place with volumes: the step's name."""
 

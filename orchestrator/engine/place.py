@@ -15,6 +15,11 @@ from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
 from orchestrator.files.disk_usage import DiskUse
 
+TREE = "tree"
+"""Name of the part with a worker's worktree; `tree/src` is its directory `src`."""
+GIT = "git"
+"""Name of the part with a worker's own git directory."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:

@@ -4,10 +4,12 @@ import stat
 import threading
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
-from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
+from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER, place_name
+from orchestrator.engine.place import GIT, TREE, Place, PlaceEngine, PlaceSpec
 from orchestrator.engine.protocol import ContainerEngine, Usage
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Emit, WorkerMeasured
@@ -16,6 +18,7 @@ from orchestrator.files.walk import Walk
 from orchestrator.record.history import RunHistory
 from orchestrator.record.worker_view import TALKING
 from orchestrator.state.worker_directory import Store
+from orchestrator.worker_spec import WorkerSpec
 
 INTERVAL = 1.0
 """Default number of seconds between two measurements of the workers."""
@@ -62,6 +65,8 @@ class UsageMonitor:
         self._interval = interval
         self._wanted = wanted
         self._engine: ContainerEngine | None = None
+        self._places: dict[int, Place] = {}
+        """The places of workers whose files are in the engine."""
         self._before: dict[int, tuple[float, int]] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._measure, name="usage", daemon=True)
@@ -90,18 +95,48 @@ class UsageMonitor:
         usage = self._usage() if workers else {}
         begun = time.monotonic()
         for number, spec in ((worker.spec.worker_id, worker.spec) for worker in workers):
-            used, store = usage.get(number), Store(root=self._history.directory.worker(number))
-            tree = store.upper if store.upper.is_dir() else store.copy
+            used = usage.get(number)
+            disk, files = self._in_place(number) if self._is_sent else self._here(number, spec)
             measured = WorkerMeasured(
                 worker_id=number,
                 cpus=self._rate(number, used),
                 memory=used.memory if used else None,
-                disk=disk_use((tree, store.git), most_files=MOST_FILES, seconds=_LONGEST).size,
-                files=count_changes(store, self._history.record.top / spec.directory),
+                disk=disk,
+                files=files,
             )
             if not self._ended.is_set():
                 self._emit(measured)
         return time.monotonic() - begun
+
+    @property
+    def _is_sent(self) -> bool:
+        """Return whether the workers' files are copies in the engine."""
+        used = self._history.record.engine_used
+        return used is not None and used.transfer == "streams"
+
+    def _here(self, number: int, spec: WorkerSpec) -> tuple[int | None, int | None]:
+        """Return the bytes on disk and the number of changed files of a worker."""
+        store = Store(root=self._history.directory.worker(number))
+        tree = store.upper if store.upper.is_dir() else store.copy
+        use = disk_use((tree, store.git), most_files=MOST_FILES, seconds=_LONGEST)
+        return use.size, count_changes(store, self._history.record.top / spec.directory)
+
+    def _in_place(self, number: int) -> tuple[int | None, int | None]:
+        """Return the same of a worker whose files are in the engine; None if it does not answer."""
+        engine = self._engine
+        if engine is None or not isinstance(engine, PlaceEngine):
+            return None, None
+        try:
+            if number not in self._places:
+                name = place_name(self._history.run_id, number)
+                spec = PlaceSpec(name=name, labels={}, parts=(), steps=())
+                self._places[number] = engine.open_place(spec)
+            place = self._places[number]
+            use = place.usage((TREE, GIT), most_files=MOST_FILES, seconds=_LONGEST)
+            changed = place.changed(TREE, most=_MOST_ENTRIES, seconds=_LONGEST)
+            return use.size, sum(path != ".git" for path in islice(changed, MOST_FILES))
+        except OrchestratorError:
+            return None, None
 
     def _usage(self) -> dict[int, Usage]:
         labels = {MANAGED: "true", RUN: self._history.run_id, ROLE: "worker"}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from orchestrator.agents.output.no_report import limits_named
-from orchestrator.engine.place import Place
+from orchestrator.engine.place import TREE, Place
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import (
     EngineError,
@@ -32,7 +32,7 @@ from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
 from orchestrator.worker.grants import admit_task, dismiss
 from orchestrator.worker.services import Services
-from orchestrator.workspace.layout import AGENT_STEP, TREE
+from orchestrator.workspace.layout import AGENT_STEP
 from orchestrator.workspace.mounts import Workspace
 
 

@@ -250,7 +250,7 @@ class WorkerContext:
     @property
     def name(self) -> str:
         """Return the prefix of the names of the worker's containers."""
-        return f"orchestrator-{self.run.directory.run_id}-{self.number}"
+        return label.place_name(self.run.directory.run_id, self.number)
 
     def network_of(self, step: Step) -> str:
         """Return the network of a step that has no network of another container.

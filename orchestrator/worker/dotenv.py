@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.place import Part, Place, Start, Step, StepLimits
+from orchestrator.engine.place import TREE, Part, Place, Start, Step, StepLimits
 from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import ConfigError, EngineError, OrchestratorError
 from orchestrator.files.bundle import bundle
@@ -16,7 +16,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import output_line
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.in_container.write_lines import IN_THE_WAY, InTheWayError, write_lines
-from orchestrator.workspace.layout import TREE, WORKSPACE
+from orchestrator.workspace.layout import WORKSPACE
 from orchestrator.workspace.mounts import Workspace
 
 DOTENV_STEP = "dotenv"

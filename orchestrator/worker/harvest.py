@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from orchestrator.engine.place import Place
+from orchestrator.engine.place import GIT, TREE, Place
 from orchestrator.errors import (
     EngineError,
     ImageNotFoundError,
@@ -33,7 +33,6 @@ from orchestrator.worker.place import take_handed
 from orchestrator.worker.plain_harvest import pack_plainly
 from orchestrator.worker.prepare import ensure_tree
 from orchestrator.worker.sessions import take_session
-from orchestrator.workspace.layout import GIT, TREE
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
 

@@ -13,7 +13,7 @@ from orchestrator.config.network_access import stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.host_place import HostPlace
-from orchestrator.engine.place import Part, Place, PlaceEngine, PlaceSpec, Step
+from orchestrator.engine.place import TREE, Part, Place, PlaceEngine, PlaceSpec, Step
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import BindMount
 from orchestrator.errors import (
@@ -43,7 +43,7 @@ from orchestrator.worker.harvest_request import message_of
 from orchestrator.worker.pack import harvest_step, packing, packing_env
 from orchestrator.worker.services import service_steps
 from orchestrator.workspace.artifacts import Handover
-from orchestrator.workspace.layout import AGENT_STEP, TREE, part_of
+from orchestrator.workspace.layout import AGENT_STEP, part_of
 from orchestrator.workspace.mounts import Workspace
 
 _MOST_LISTED = 100_000

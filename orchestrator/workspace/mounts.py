@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from orchestrator.engine.place import Part
+from orchestrator.engine.place import GIT, TREE, Part
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
 from orchestrator.files.change_owner import change_owner
@@ -35,7 +35,6 @@ from orchestrator.workspace.confined import (
 from orchestrator.workspace.layout import (
     AGENT_STEP,
     CACHES,
-    GIT,
     HARVEST,
     HARVEST_STEP,
     OBJECTS,
@@ -45,7 +44,6 @@ from orchestrator.workspace.layout import (
     SESSION_PART,
     STORE,
     SWEPT,
-    TREE,
     WORKSPACE,
     WRITTEN,
     Mode,

@@ -53,6 +53,8 @@ class Terminal:
         return [line for line in lines if line.startswith(f"{worker}  ")]
 
 
+@pytest.mark.variants("mounts")
+@pytest.mark.usefixtures("transfer")
 def test_watch_shows_the_workers_and_ends_with_the_run(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")
     command = ("parallel", "--agent-cli", "shell", "--network", "none", "--task", BUSY, "--task",

@@ -67,7 +67,16 @@ class JobPod:
             raise EngineError("the place has ended", key="place.ended") from error
 
     def run(self, container: str, command: Sequence[str]) -> PodProcess:
-        """Start a command in a container."""
+        """Start a command in a container.
+
+        Raises:
+            EngineError: There is no pod.
+        """
+        if not self.is_known:
+            found = self.find()
+            if found is None:
+                raise _gone()
+            self.metadata = found["metadata"]
         return PodProcess(self._cluster, self.metadata["name"], container, command)
 
 
