@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +12,7 @@ from orchestrator.config.run import Triggers
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Emit, Stream, WorkerOutput, WorkerProgress
 from orchestrator.execution.watchdog import OutputSigns
+from orchestrator.files.arrival_times import ArrivalRecorder
 from orchestrator.text.redact import RedactedStream, Redactor
 from orchestrator.text.sanitize import output_line
 
@@ -101,9 +101,10 @@ class WorkerLog:
         self._worker_id = worker_id
         self._emit = emit
         self._new_reader = new_reader
-        self._open()
+        # A task that another process started goes on; the commands of a stage start again.
+        self._open(goes_on=options.stage is None)
 
-    def _open(self) -> None:
+    def _open(self, *, goes_on: bool) -> None:
         self.size = 0
         """Bytes of output so far."""
         self._room = self._options.limit
@@ -117,9 +118,12 @@ class WorkerLog:
         """Warning signs in the output."""
         # A process that resumes the run receives all output again that the engine still has. The
         # earlier log is kept until the new one is at least as long.
-        for path in (self.stdout, self.stderr):
-            if path.is_file():
-                path.replace(_earlier(path))
+        received = {path: _put_aside(path) for path in (self.stdout, self.stderr)}
+        times = {
+            path: ArrivalRecorder(path, known=size if goes_on else None)
+            for path, size in received.items()
+        }
+        self._times = {"stdout": times[self.stdout], "stderr": times[self.stderr]}
         stdout = self.stdout.open("wb", 0)
         stderr = stdout if self.stderr == self.stdout else self.stderr.open("wb", 0)
         self._files = {"stdout": stdout, "stderr": stderr}
@@ -142,16 +146,15 @@ class WorkerLog:
         for file in self._files.values():
             file.close()
         for path in (self.stdout, self.stderr):
-            with suppress(FileNotFoundError):
-                if path.stat().st_size >= _earlier(path).stat().st_size:
-                    _earlier(path).unlink()
+            if _size(path) >= _size(_earlier(path)):
+                _earlier(path).unlink(missing_ok=True)
 
     def restart(self) -> None:
         """Forget all output so far, because it will be received again from the first byte."""
         self.finish()
         for file in self._files.values():
             file.close()
-        self._open()
+        self._open(goes_on=True)
 
     def finish(self) -> None:
         """Process the last bytes: an unfinished line, or bytes held back as a possible secret."""
@@ -176,8 +179,12 @@ class WorkerLog:
         kept = data[: self._room]
         self._room -= len(kept)
         if self.failure is None and kept:
+            file = self._files[stream]
             try:
-                self._files[stream].write(kept)
+                begin = file.tell()
+                # Before the bytes, so that no reader finds bytes without their time.
+                self._times[stream].note(begin, begin + len(kept))
+                file.write(kept)
             except OSError as error:
                 # After a write error, as on a full disk, reading must continue, or the container
                 # would block on its output.
@@ -250,6 +257,19 @@ class WorkerLog:
                 cost if progress.cost is None else progress.cost,
                 steps if progress.steps is None else progress.steps,
             )
+
+
+def _put_aside(path: Path) -> int:
+    """Rename an earlier log, unless an even earlier one is longer; return the longer one's size."""
+    size, longest = _size(path), _size(_earlier(path))
+    # The process that received everything again may have been killed, too.
+    if path.is_file() and size >= longest:
+        path.replace(_earlier(path))
+    return max(size, longest)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _earlier(path: Path) -> Path:

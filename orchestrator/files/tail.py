@@ -34,6 +34,11 @@ class Tail:
             piece = self._piece()
         return piece
 
+    @property
+    def offset(self) -> int:
+        """The offset in the file up to which it was read."""
+        return self._file.tell() if self._file is not None else 0
+
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
@@ -69,6 +74,8 @@ class LineTail:
         self._tail = Tail(path)
         self._longest = longest
         self._started = b""
+        self.begin = 0
+        """The offset in the file of the lines that were returned last."""
 
     def read(self) -> bytes:
         """Return the whole lines that were written since the last call; empty if there are none."""
@@ -76,12 +83,15 @@ class LineTail:
             before = self._tail.rounds
             piece = self._tail.read()
             lost = self.rest() if self._tail.rounds != before else b""
+            # What is left of a file that was replaced counts as before the start of the new file.
+            self.begin = self._tail.offset - len(piece) - len(lost) - len(self._started)
             lines = lost + self._whole_lines(piece)
             if lines or not piece:
                 return lines
 
     def rest(self) -> bytes:
         """Return the unfinished last line with a newline, once nothing writes to the file."""
+        self.begin = self._tail.offset - len(self._started)
         started, self._started = self._started, b""
         return started + b"\n" if started else b""
 

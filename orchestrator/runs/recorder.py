@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
-from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.record.status_file import StatusFile
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
+from orchestrator.worker.context import RunOutcome
 
 if TYPE_CHECKING:
     from orchestrator.runs.notifications import Notifier

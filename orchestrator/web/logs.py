@@ -3,10 +3,11 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.files.arrival_times import ArrivalTimes
 from orchestrator.files.remove_tree import entry_names
 from orchestrator.files.safe_open import open_regular
 from orchestrator.record.history import attempts
@@ -20,6 +21,7 @@ CHUNK = 256 * 1024
 BURST = 64 * 1024
 """Maximum number of bytes that one request returns of a log that grows faster than it is read."""
 _NAME = re.compile(r"(stdout|stderr|setup|teardown|check-[A-Za-z0-9_.-]+|service-[A-Za-z0-9_.-]+)")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _ERROR = re.compile(
     rb"(?<!no )(?<!\b0 )\b(?:errors?|fatal|panic|exception|traceback|failed|failures?)\b"
 )
@@ -33,6 +35,12 @@ _BEFORE = 8 * 1024
 """Number of bytes that are shown before a line that was found."""
 _MOST_LOGS = 200
 """Maximum number of logs that are listed for a worker."""
+MOST_TIMED = 4000
+"""Maximum number of lines of which each has a time; of more lines, only those have one whose time
+differs from the line before.
+"""
+_TIME = "time"
+"""The style of a span that is not part of the output: when the line arrived."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Piece:
     """A range of a log, from `begin` up to `end` of its `size` bytes."""
 
     runs: tuple[Run, ...]
-    """The text, as spans with colours."""
+    """The text, as spans with colours, and the times of its lines."""
     begin: int
     end: int
     size: int
@@ -67,8 +75,13 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """The text without colours."""
-        return "".join(run.text for run in self.runs)
+        """The text without colours and times."""
+        return "".join(run.text for run in self.runs if run.look != _TIME)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The times of lines in UTC, such as `14:05:09`."""
+        return tuple(run.text.strip() for run in self.runs if run.look == _TIME)
 
 
 def logs_of(directory: RunDirectory, worker_id: int) -> list[Log]:
@@ -124,7 +137,7 @@ def read_before(log: Log, end: int, *, most: int = CHUNK) -> Piece:
     if begin > 0:
         cut = data.find(b"\n") + 1
         begin, data = begin + cut, data[cut:]
-    return Piece(_clean(data), begin, begin + len(data), log.size)
+    return Piece(_shown(log, begin, data), begin, begin + len(data), log.size)
 
 
 def read_after(log: Log, begin: int) -> Piece:
@@ -144,7 +157,7 @@ def read_after(log: Log, begin: int) -> Piece:
     data = _read(log, begin, log.size - begin)
     whole = data.rfind(b"\n") + 1
     data = data[:whole] if whole else b""
-    return Piece(_clean(data), begin, begin + len(data), log.size)
+    return Piece(_shown(log, begin, data), begin, begin + len(data), log.size)
 
 
 def read_rest(log: Log, begin: int) -> Piece:
@@ -157,7 +170,8 @@ def read_rest(log: Log, begin: int) -> Piece:
     if piece.end == log.size:
         return piece
     data = _read(log, piece.begin, log.size - piece.begin)
-    return Piece(_clean(data), piece.begin, piece.begin + len(data), log.size, piece.skipped)
+    runs = _shown(log, piece.begin, data)
+    return Piece(runs, piece.begin, piece.begin + len(data), log.size, piece.skipped)
 
 
 @dataclass(frozen=True)
@@ -233,7 +247,8 @@ def read_at(log: Log, begin: int) -> Piece:
     end = max(end, cut)
     place = min(max(begin - first, cut), end)
     after = min(data.find(b"\n", place, end) + 1 or end, end)
-    parts = [_clean(data[a:b]) for a, b in ((cut, place), (place, after), (after, end))]
+    ranges = ((cut, place), (place, after), (after, end))
+    parts = [_shown(log, first + a, data[a:b]) for a, b in ranges]
     hit = len(parts[0]), len(parts[0]) + len(parts[1])
     runs = (*parts[0], *parts[1], *parts[2])
     return Piece(runs, first + cut, first + end, log.size, hit=hit)
@@ -243,6 +258,35 @@ def _read(log: Log, begin: int, count: int) -> bytes:
     with open_regular(log.path) as file:
         file.seek(begin)
         return file.read(count)
+
+
+def _shown(log: Log, begin: int, data: bytes) -> tuple[Run, ...]:
+    """Return a part of a log as spans with colours, and with the times of its lines."""
+    times = ArrivalTimes.of(log.path)
+    if not times.offsets:
+        return _clean(data)
+    ends = [found.end() for found in re.finditer(rb"\n", data)]
+    found_at = [times.at(begin + offset) for offset in (0, *ends)]
+    labels = [f"{at:%H:%M:%S} " if at else "" for at in found_at]
+    # protection: number-of-times-on-page-has-limit
+    if len(labels) > MOST_TIMED:
+        labels = [b if a != b else "" for a, b in zip(["", *labels], labels, strict=False)]
+    return tuple(run for run in _timed(_clean(data), labels) if run.text)
+
+
+def _timed(runs: tuple[Run, ...], labels: Sequence[str]) -> Iterator[Run]:
+    """Yield spans, with the time before each line that has one."""
+    following, starts = iter(labels), True
+    for run in runs:
+        text = ""
+        for line in _LINE.findall(run.text):
+            if starts and (label := next(following, "")):
+                yield Run(run.look, text)
+                yield Run(_TIME, label)
+                text = ""
+            text += line
+            starts = line.endswith("\n")
+        yield Run(run.look, text)
 
 
 def _clean(data: bytes) -> tuple[Run, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Event
 
 from orchestrator.agents.base import Agent, Session
 from orchestrator.broker.keys import Keys
@@ -28,7 +28,6 @@ from orchestrator.execution.dead_man_switch import NO_SWITCH, Switch
 from orchestrator.execution.network_log import NetworkLog
 from orchestrator.execution.ports import PortBlocks, WorkerPorts
 from orchestrator.execution.run_network import RunNetwork
-from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.execution.token_bucket import provider_of
 from orchestrator.execution.verdict import Verdict
@@ -59,6 +58,22 @@ def checkout_slots() -> BoundedSemaphore:
     start while the next worktrees are written.
     """
     return BoundedSemaphore(max(2, cpu_count()))
+
+
+class RunOutcome:
+    """Whether a run must be resumed later, because Docker or the machine failed. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._resumable = Event()
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a worker's result was not stored, so that only a resumed run can create it."""
+        return self._resumable.is_set()
+
+    def leave_resumable(self) -> None:
+        """Record that a worker's result could not be stored."""
+        self._resumable.set()
 
 
 @dataclass(frozen=True, kw_only=True)

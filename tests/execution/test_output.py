@@ -7,6 +7,7 @@ import math
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from orchestrator.agents.shell import ShellAgent
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Event, WorkerOutput, WorkerProgress
 from orchestrator.execution.output import LogOptions, WorkerLog
+from orchestrator.files.arrival_times import ArrivalTimes
 from orchestrator.text.redact import Redactor
 
 
@@ -214,6 +216,49 @@ def test_output_over_the_limit_is_counted_but_not_written(tmp_path: Path, heard:
         log.write(out(b"cdef"))
     assert log.stdout.read_bytes() + log.stderr.read_bytes() == b"1234567890"
     assert log.size == 16
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Return the clock of recorded times, which stands at `at`."""
+    clock = SimpleNamespace(at=1000, time=lambda: clock.at)
+    monkeypatch.setattr("orchestrator.files.arrival_times.time", clock)
+    return clock
+
+
+def test_a_resumed_task_keeps_the_times_of_its_output(
+    tmp_path: Path, heard: Heard, clock: SimpleNamespace
+) -> None:
+    with ExitStack() as killed:
+        first = killed.enter_context(make(tmp_path, heard))
+        first.write(out(b"before\n"))
+        first.write(err(b"bad\n"))
+        clock.at = 2000
+        first.write(out(b"last\n"))
+        # The next process is killed before it has received everything again.
+        killed.enter_context(make(tmp_path, heard)).write(out(b"bef"))
+        clock.at = 3000
+        with make(tmp_path, heard) as log:
+            log.write(out(b"before\nlast\nmissed\n"))
+            log.restart()
+            log.write(err(b"bad\n"))
+            clock.at = 4000
+            log.write(out(b"before\nlast\nmissed\nnew\n"))
+    assert not list(tmp_path.glob("*.before-resume"))
+    times = ArrivalTimes.of(log.stdout)
+    assert [times.at(offset).timestamp() for offset in (0, 7, 12, 19)] == [1000, 2000, 3000, 4000]
+    assert ArrivalTimes.of(log.stderr).at(0).timestamp() == 1000
+
+
+def test_a_stage_that_starts_again_has_new_times(
+    tmp_path: Path, heard: Heard, clock: SimpleNamespace
+) -> None:
+    options = LogOptions(limit=100, stage="setup")
+    reader = ShellAgent().progress_reader
+    for clock.at in (1000, 2000):
+        with WorkerLog(tmp_path, 1, options, emit=heard.append, new_reader=reader) as log:
+            log.write(out(b"hello\n"))
+    assert ArrivalTimes.of(log.stdout).at(0).timestamp() == 2000
 
 
 @pytest.mark.parametrize("make_chunk", [out, err])

@@ -98,6 +98,31 @@ def test_a_change_of_state_is_shown_by_the_next_request(
     run.release()
 
 
+def test_times_of_lines_are_shown_on_request(repo: Path, server: Server, page: Page) -> None:
+    specs = [WorkerSpec(worker_id=1, task="migrate", model=None)]
+    run = write_run(repo, specs, begun(specs)[:1])
+    run.worker(1).mkdir()
+    run.log_event(WorkerStarted(at=at(2), worker_id=1, container="c"))
+    log, times = run.worker(1) / "stdout.log", run.worker(1) / "stdout.times"
+    times.write_text("0 1790000000\n")
+    log.write_text("one\n")
+    address = f"{sign_in(page, server)}{RUN}/1"
+    page.open(address)
+    assert page.value("document.getElementById('lines').innerText") == "one\n"
+    page.value("document.getElementById('times').click()")
+    for _ in ("switched on", "stays on"):
+        page.open(address)
+        page.wait_for("document.getElementById('lines').innerText == '14:13:20 one\\n'")
+    assert page.value("document.getElementById('times').ariaPressed") == "true"
+    times.write_text("0 1790000000\n4 1790000060\n")
+    log.write_text("one\n\x1b[31mtwo\x1b[0m\n")
+    page.wait_for("document.getElementById('lines').innerText.endsWith('14:14:20 two\\n')")
+    page.value("getSelection().selectAllChildren(document.getElementById('lines'))")
+    assert page.value("getSelection().toString().trim()") == "one\ntwo", "copies have no times"
+    assert page.of("Runtime.exceptionThrown", "Log.entryAdded") == []
+    run.release()
+
+
 def test_two_workers_are_chosen_and_an_artifact_is_saved(
     repo: Path, server: Server, page: Page, tmp_path: Path
 ) -> None:

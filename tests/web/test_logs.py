@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,7 @@ from orchestrator.web.logs import (
     BURST,
     CHUNK,
     MOST_FOUND,
+    MOST_TIMED,
     Log,
     find_error,
     find_lines,
@@ -244,6 +246,51 @@ def test_a_search_ends_in_time(tmp_path, monkeypatch):
     path.write_bytes(b"x\n" * CHUNK)
     monkeypatch.setattr(logs, "_PATIENCE", 0.0)
     assert find_lines(log_of(path), "y") == ([], True)
+
+
+def timed_log(directory, content, *entries) -> Log:
+    path = directory / "stdout.log"
+    path.write_bytes(content)
+    began = datetime(2026, 11, 26, 23, 59, 50, tzinfo=UTC).timestamp()
+    lines = (f"{offset} {began + second:.0f}\n" for offset, second in entries)
+    path.with_suffix(".times").write_text("".join(lines))
+    return log_of(path)
+
+
+def test_lines_have_the_time_at_which_they_arrived(tmp_path):
+    log = timed_log(tmp_path, b"one\ntwo\nthree\nfour", (0, 0), (4, 3), (14, 12))
+    whole = read_end(log)
+    assert whole.times == ("23:59:50", "23:59:53", "23:59:53", "00:00:02")
+    assert whole.text == "one\ntwo\nthree\nfour"
+    assert [run.text for run in whole.runs][:3] == ["23:59:50 ", "one\n", "23:59:53 "]
+    assert read_after(log, 8).times == ("23:59:53",), "without the line that is not finished"
+    assert read_rest(log, 14).times == ("00:00:02",)
+    assert read_before(log, 8).times == ("23:59:50", "23:59:53")
+    there = read_at(log, 4)
+    first, after = there.hit
+    assert [run.text for run in there.runs[first:after]] == ["23:59:53 ", "two\n"]
+
+
+def test_no_output_is_taken_for_a_time_or_moves_one(tmp_path):
+    hostile = (
+        b"12:00:00 x\n\x1b[31mred\n\nstill \x1b]0;a\nb\x07\x1b[0m\r\n"
+        b"a\rb\rc\n\x1b[2K\r\x1b[0m\n\xe2\x80\xa8\x0b\x0c\x85\n\r\r\n"
+    )
+    entries = [(found.end(), number) for number, found in enumerate(re.finditer(b"\n", hostile))]
+    content = hostile + b"last line\n"
+    piece = read_end(timed_log(tmp_path, content, (0, 0), *entries))
+    assert len(piece.times) == content.count(b"\n")
+    place = next(n for n, run in enumerate(piece.runs) if run.text == "last line\n")
+    assert piece.runs[place - 1] == ("time", f"23:59:{50 + len(entries) - 1} ")
+    plain = Log("stdout", "stdout", tmp_path / "plain.log", len(content))
+    plain.path.write_bytes(content)
+    assert piece.text == read_end(plain).text
+
+
+def test_many_lines_have_a_time_only_where_it_changes(tmp_path):
+    log = timed_log(tmp_path, b"\n" * CHUNK, (0, 0), (100, 1), (90_000, 2))
+    assert read_end(log).times == ("23:59:50", "23:59:51", "23:59:52")
+    assert len(read_before(log, MOST_TIMED - 1).times) == MOST_TIMED - 1
 
 
 def test_a_running_worker_has_no_output_for_a_moment_between_turns(repo):

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Protocol, TextIO
 
@@ -19,6 +20,7 @@ from orchestrator.cli.run_arguments import Follow, Number, RunOption, follow, op
 from orchestrator.errors import ConfigError
 from orchestrator.events import Stream
 from orchestrator.execution.output import stage_logs
+from orchestrator.files.arrival_times import ArrivalTimes
 from orchestrator.files.tail import LineTail, Tail
 from orchestrator.record.history import EVENTS, LONGEST_EVENT, RunHistory, attempts
 from orchestrator.record.states import WorkerState
@@ -46,6 +48,14 @@ Teardown = Annotated[
 Checks = Annotated[
     bool, typer.Option("--checks", help="Print the checks' output in place of the task's.")
 ]
+Timestamps = Annotated[
+    bool,
+    typer.Option(
+        "--timestamps",
+        "-t",
+        help="Print the time in UTC at which each line arrived; `-` where none was recorded.",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +67,7 @@ class LogOptions:
     setup: Setup = False
     teardown: Teardown = False
     checks: Checks = False
+    timestamps: Timestamps = False
 
 
 @with_options
@@ -87,10 +98,16 @@ def logs(
         )
     if options.force and not options.raw:
         raise ConfigError("`--force` requires `--raw`", key="option.incomplete")
+    if options.raw and options.timestamps:
+        raise ConfigError(
+            "`--raw` prints the output unchanged, and `--timestamps` adds to it",
+            key="option.conflict",
+            hint="remove one of them",
+        )
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
         chosen = list(_logs(history, numbers, stages))
-        sources = [_source(log, raw=options.raw, alone=bool(worker)) for log in chosen]
+        sources = [_source(log, options, alone=bool(worker)) for log in chosen]
         for source in sources:
             stack.callback(source.close)
         if follow_:
@@ -158,12 +175,13 @@ class _Source(Protocol):
         """Close the log file."""
 
 
-def _source(log: _Log, *, raw: bool, alone: bool) -> _Source:
+def _source(log: _Log, options: LogOptions, *, alone: bool) -> _Source:
     out = sys.stderr if alone and log.stream == "stderr" else sys.stdout
-    if raw and not out.isatty():
+    if options.raw and not out.isatty():
         return _RawSource(log, out)
     mark = "" if log.stream == "stdout" else " err"
-    return _LineSource(log, out, prefix="" if alone else f"[{log.label}{mark}] ")
+    prefix = "" if alone else f"[{log.label}{mark}] "
+    return _LineSource(log, out, prefix=prefix, is_timed=options.timestamps)
 
 
 class _RawSource:
@@ -189,10 +207,12 @@ class _RawSource:
 class _LineSource:
     """Prints a log as lines that are safe for a terminal, each with a prefix."""
 
-    def __init__(self, log: _Log, out: TextIO, *, prefix: str) -> None:
+    def __init__(self, log: _Log, out: TextIO, *, prefix: str, is_timed: bool) -> None:
+        self._log = log.path
         self._tail = LineTail(log.path, longest=_LONGEST)
         self._out = out
         self._prefix = prefix
+        self._is_timed = is_timed
 
     def step(self) -> bool:
         return self._show(self._tail.read())
@@ -206,9 +226,27 @@ class _LineSource:
     def _show(self, printed: bytes) -> bool:
         if not printed:
             return False
-        text = output_lines(printed.decode("utf-8", "replace"))[:-1]
-        put(self._prefix + text.replace("\n", "\n" + self._prefix), self._out)
+        if self._is_timed:
+            self._show_timed(printed)
+        else:
+            self._put(printed, self._prefix)
         return True
+
+    def _show_timed(self, printed: bytes) -> None:
+        times, begin = ArrivalTimes.of(self._log), self._tail.begin
+        for line in printed[:-1].split(b"\n"):
+            at = times.at(begin)
+            self._put(line + b"\n", f"{self._prefix}{_stamp(at)} ")
+            begin += len(line) + 1
+
+    def _put(self, printed: bytes, prefix: str) -> None:
+        text = output_lines(printed.decode("utf-8", "replace"))[:-1]
+        # protection: each-part-of-line-has-its-prefix
+        put(prefix + text.replace("\n", "\n" + prefix), self._out)
+
+
+def _stamp(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else f"{'-':20}"
 
 
 def _show(sources: list[_Source]) -> None:

@@ -174,6 +174,8 @@ class LogView {
     this.busy = false;
     byId("follow")?.addEventListener("click", () => this.follow(!this.follows));
     byId("wrap").addEventListener("click", () => this.wrap(!this.wraps));
+    byId("times")?.addEventListener("click", () => this.showTimes(!box.classList.contains("timed")));
+    this.showTimes(stored("times") === "yes", false);
     this.wrap((stored("wrap") ?? (innerWidth <= 600 ? "yes" : "no")) === "yes", false);
     this.follow(this.follows);
     const hit = byId("hit");
@@ -193,6 +195,12 @@ class LogView {
     this.box.classList.toggle("unwrapped", !on);
     byId("wrap").setAttribute("aria-pressed", String(on));
     if (keep) store("wrap", on ? "yes" : "no");
+  }
+
+  showTimes(on, keep = true) {
+    this.box.classList.toggle("timed", on);
+    byId("times")?.setAttribute("aria-pressed", String(on));
+    if (keep) store("times", on ? "yes" : "no");
   }
 
   follow(on) {

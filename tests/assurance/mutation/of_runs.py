@@ -296,6 +296,14 @@ def words() -> Iterator[Protection]:
         ("rate of recorded progress falls with time", Instead("_RECORDED")),
     )  # fmt: skip
     yield from marked(
+        ("tests/files/test_arrival_times.py", "tests/cli/commands/test_logs.py"),
+        ("rate of recorded times limited", Never()),
+        ("number of recorded times limited", Never()),
+        ("records of times are bounded", Give("most=1 << 40")),
+        ("each part of line has its prefix",
+         Replace(r'text.replace("\n", "\n" + prefix)', "text")),
+    )  # fmt: skip
+    yield from marked(
         ("tests/execution/test_watchdog.py",),
         ("number of interventions limited", Replace("self._left", "None")),
     )  # fmt: skip

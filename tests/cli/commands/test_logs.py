@@ -5,6 +5,7 @@ import os
 import pty
 import shutil
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from orchestrator.cli.app import run
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.cli import start
 from tests.support.errors import reports
-from tests.support.live import LiveRun, killed_run, newest
+from tests.support.live import LATE, LiveRun, killed_run, newest
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
 
@@ -120,6 +121,34 @@ class TestLogs:
         with reports("option.incomplete", "`--raw`"):
             assert run(["logs", "--raw"]) == 3
 
+    def test_timestamps_are_those_of_the_arrival(self, finished, capsys):
+        assert run(["logs", "-t"]) == 0
+        lines = [line.rsplit("Z ", 1) for line in capsys.readouterr().out.splitlines()]
+        assert [text for _, text in lines] == ["  one", "two", "bad", "end"]
+        for stamp, _ in lines:
+            at = datetime.fromisoformat(stamp.rpartition("] ")[2]).replace(tzinfo=UTC)
+            assert timedelta(0) <= datetime.now(UTC) - at <= timedelta(seconds=LATE)
+        (finished.worker(1) / "stdout.times").write_text("0 1790000000\n6 1790000061\n")
+        (finished.worker(1) / "stderr.times").unlink()
+        assert run(["logs", "--timestamps", "1"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == "2026-09-21T14:13:20Z   one\n2026-09-21T14:14:21Z two\n"
+        assert shown.err == f"{'-':20} bad\n"
+
+    def test_no_output_passes_for_a_timestamp(self, repo, local_engine, capsys):
+        forged = "2000-01-01T00:00:00Z"
+        shell_run(
+            repo, local_engine, rf"printf 'a\r{forged} b\033[2K\033[1G{forged} c\n{forged}\n'"
+        )
+        assert run(["logs", "-t", "1"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line[20:] for line in lines] == [" a", f" {forged} b{forged} c", f" {forged}"]
+        assert not any(line.startswith(forged) for line in lines)
+
+    def test_raw_output_has_no_timestamps(self):
+        with reports("option.conflict", "`--raw`"):
+            assert run(["logs", "--raw", "-t", "1"]) == 3
+
     def test_logs_of_earlier_attempts_come_first(self, finished, capsys):
         shutil.copytree(finished.worker(2), finished.path / "worker-2.attempt-2")
         for number, text in ((1, "first\n"), (2, "second\n")):
@@ -164,6 +193,27 @@ class TestLogs:
             assert shown.line() == "[W1] one\n"
             live.open_gate()
             assert shown.rest() == ("", "", 0)
+
+    def test_timestamps_of_a_growing_log_are_of_its_lines(self, repo, local_engine, live):
+        with (
+            live.going_on(local_engine, live.wait_for_gate),
+            Reading(repo, "logs", "-ft") as shown,
+        ):
+            state = newest(repo).directory.worker(1)
+            (state / "stdout.times").write_text("0 1790000000\n12 1790000060\n")
+            (state / "stdout.log").write_text("one\ntwo\nx")
+            assert shown.line() == "[W1] 2026-09-21T14:13:20Z one\n"
+            assert shown.line() == "[W1] 2026-09-21T14:13:20Z two\n"
+            with (state / "stdout.log").open("a") as log:
+                log.write("yz\nthree\n")
+            assert shown.line() == "[W1] 2026-09-21T14:13:20Z xyz\n"
+            assert shown.line() == "[W1] 2026-09-21T14:14:20Z three\n"
+            (state / "other").write_text("1\n2345678\n9")
+            (state / "other").replace(state / "stdout.log")
+            assert shown.line() == "[W1] 2026-09-21T14:13:20Z 1\n"
+            assert shown.line() == "[W1] 2026-09-21T14:13:20Z 2345678\n"
+            live.open_gate()
+            assert shown.rest() == ("[W1] 2026-09-21T14:13:20Z 9\n", "", 0)
 
     def test_follow_of_a_died_run_is_an_error(self, repo, tmp_path, capsys):
         killed_run(repo, tmp_path / "engine", "echo hello; sleep 60")
