@@ -132,6 +132,16 @@ class Entry:
     """Exit code of the step; None if it has not ended, or if its end was not observed."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Waiter:
+    """Whoever waits for a place that finds no room yet."""
+
+    has_left: Callable[[], bool] = lambda: False
+    """Returns whether the place is not needed any more."""
+    tell: Callable[[str], None] = lambda _: None
+    """Called with the reason of the wait, whenever that changes."""
+
+
 class Place(Protocol):
     """The place of one attempt. Another process can open it again by the same specification."""
 
@@ -278,15 +288,35 @@ class RemoteEngine(Protocol):
 class PlaceEngine(Protocol):
     """An engine that has places of its own, which mount no file of this machine."""
 
-    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool] | None = None) -> Place:
+    def open_place(self, spec: PlaceSpec, *, waiter: Waiter | None = None) -> Place:
         """Create a place, or open it again if it exists; its files have still to be `put`.
 
         Args:
             spec: The place.
-            cancelled: Returns whether nobody needs the place any more: `put` then stops waiting for
-                room, and raises `StartCancelledError`.
+            waiter: Told why `put` waits for room. Once it has left, `put` raises
+                `StartCancelledError`.
 
         Raises:
             UnsupportedError: The place needs something that these places do not have.
             EngineError: The place could not be created.
+        """
+
+
+@runtime_checkable
+class NetworkProver(Protocol):
+    """An engine whose containers have a network unless something else takes it away."""
+
+    def prove_network(self, repository: str) -> str:
+        """Find out whether the containers of places have no network, before there are any.
+
+        If so, every place that is opened later proves it again before its first step.
+
+        Args:
+            repository: The repository's git common directory, for labels.
+
+        Returns:
+            What a container reached; empty if it reached nothing.
+
+        Raises:
+            EngineError: It cannot be found out.
         """

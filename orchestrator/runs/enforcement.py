@@ -16,6 +16,7 @@ from orchestrator.config.container import Isolation
 from orchestrator.config.values import Limit
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.limits_probe import ProvenLimits, probe_limits, program
+from orchestrator.engine.place import NetworkProver
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import UnsupportedError
 from orchestrator.files.atomic import write_atomically
@@ -37,7 +38,8 @@ _HELPS: dict[Limit, str] = {
     "pids": _DELEGATE,
     "swap": "the kernel parameter `swapaccount=1`",
     "seccomp": "an engine and a kernel with seccomp",
-    "network": "for a cluster nothing yet: whether it enforces network policies is not tested",
+    "network": "for a cluster, a network plugin that enforces network policies, and the objects of "
+    "`orchestrator kubernetes manifest`",
 }
 """The setting of the machine with which its engine enforces a limit."""
 
@@ -104,7 +106,13 @@ def check_enforcement(
         UnsupportedError: The engine does not enforce a limit, and the settings do not allow this.
         EngineError: The limits could not be tested.
     """
-    enforced = dict(features.enforced)
+    every = list(every)
+    enforced, reached = dict(features.enforced), ""
+    needs_proof = any("network" not in isolation.allow_unenforced for isolation in every)
+    if isinstance(engine, NetworkProver) and needs_proof:
+        reached = engine.prove_network(str(repository.common_dir))
+        # protection: network-counts-as-enforced-if-proven
+        enforced["network"] = "no" if reached else "kernel"
     for isolation in every:
         if not features.enforced:
             proven = proven_limits(engine, features, repository, isolation.runtime)
@@ -120,7 +128,7 @@ def check_enforcement(
             raise UnsupportedError(
                 f"the engine ({features.version}) does not enforce these limits: {named}",
                 key="limits.unenforced",
-                hint=unenforced_hint(refused),
+                hint="; ".join(filter(None, [reached, unenforced_hint(refused)])),
             )
     return replace(features, enforced=enforced)
 

@@ -13,7 +13,7 @@ from orchestrator.config.network_access import stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.host_place import HostPlace
-from orchestrator.engine.place import TREE, Part, Place, PlaceEngine, PlaceSpec, Step
+from orchestrator.engine.place import TREE, Part, Place, PlaceEngine, PlaceSpec, Step, Waiter
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import BindMount
 from orchestrator.errors import (
@@ -22,7 +22,7 @@ from orchestrator.errors import (
     OrchestratorError,
     UnsupportedError,
 )
-from orchestrator.execution.cancel import CancelButton
+from orchestrator.events import WorkerWaiting
 from orchestrator.git.changes import blobs
 from orchestrator.git.packed_work import Harvested
 from orchestrator.git.repository import Repository
@@ -124,18 +124,19 @@ def open_run_place(run: RunContext, wanted: PlaceSpec) -> Place:
         EngineError: The place could not be created, or its files could not be sent.
         OSError: A file of the place is missing.
     """
-    return _place(run, wanted, run.cancel) or HostPlace(run.engine, wanted)
+    waiter = Waiter(has_left=lambda: run.cancel.stop_asked)
+    return _place(run, wanted, waiter) or HostPlace(run.engine, wanted)
 
 
 def _place(
-    run: RunContext, wanted: PlaceSpec, cancel: CancelButton, *, again: bool = True
+    run: RunContext, wanted: PlaceSpec, waiter: Waiter, *, again: bool = True
 ) -> Place | None:
     """Open a place with volumes, and send it its files; None if files are mounted.
 
     Args:
         run: The run.
         wanted: The place.
-        cancel: Ends a wait for room.
+        waiter: Waits for room.
         again: Whether a place that another process opened is used. If not, it is removed.
 
     Raises:
@@ -143,10 +144,10 @@ def _place(
     """
     if not run.streams or not isinstance(run.engine, PlaceEngine):
         return None
-    place = run.engine.open_place(wanted, cancelled=lambda: cancel.stop_asked)
+    place = run.engine.open_place(wanted, waiter=waiter)
     if run.resumed and not again:
         place.remove()
-        place = run.engine.open_place(wanted, cancelled=lambda: cancel.stop_asked)
+        place = run.engine.open_place(wanted, waiter=waiter)
     place.put(wanted.parts)
     return place
 
@@ -186,7 +187,7 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
     known = worker.checkpoints.harvest()
     if known is None or known.refused is not None:
         try:
-            place = _place(run, spec, worker.cancel)
+            place = _place(run, spec, _waiter(worker))
         except EngineError as error:
             if worker.checkpoints.launch() is None:
                 raise
@@ -202,6 +203,13 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
         since = (workspace.store.harvest / "index").stat().st_mtime_ns
     containers = {launched.container for launched in earlier if launched}
     return HostPlace(run.engine, spec, earlier=containers, since=since)
+
+
+def _waiter(worker: WorkerContext) -> Waiter:
+    def tell(why: str) -> None:
+        worker.run.emit(WorkerWaiting(worker_id=worker.number, cause="machine", reason=why))
+
+    return Waiter(has_left=lambda: worker.cancel.stop_asked, tell=tell)
 
 
 def take_handed(workspace: Workspace, place: Place, *, limit: int) -> tuple[str, ...]:
@@ -311,7 +319,7 @@ def open_check_place(worker: WorkerContext, workspace: Workspace, jobs: Sequence
         steps=tuple(steps),
     )
     # Another process had another checkout of the commit.
-    place = _place(worker.run, spec, worker.cancel, again=False)
+    place = _place(worker.run, spec, _waiter(worker), again=False)
     return place or HostPlace(worker.run.engine, spec)
 
 

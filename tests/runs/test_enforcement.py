@@ -43,6 +43,30 @@ def test_run_without_an_enforced_limit_is_refused(repo: Path, engine: AnsweringE
     assert engine.leftovers({}) == []
 
 
+@pytest.mark.parametrize("reached", ["", "tcp:10.0.0.1:443"])
+def test_network_counts_as_enforced_if_the_engine_proves_it(
+    repo: Path, engine: AnsweringEngine, reached: str
+) -> None:
+    engine.features["enforced"] = {"memory": "kernel", "network": "no"}
+    asked: list[str] = []
+
+    def prove_network(repository: str) -> str:
+        asked.append(repository)
+        return reached
+
+    engine.prove_network = prove_network  # type: ignore[attr-defined]
+    runner = ParallelRunner(allowing(), repo, engine=engine)
+    if reached:
+        with raises("limits.unenforced", "`network`", reached):
+            runner.execute()
+    else:
+        assert runner.execute().results[0].limits_unenforced == []
+    assert asked == [str(repo / ".git")]
+    (result,) = ParallelRunner(allowing("network"), repo, engine=engine).execute().results
+    assert result.limits_unenforced == ["network"]
+    assert len(asked) == 1
+
+
 def test_hint_names_the_setting_of_systemd(repo: Path, engine: AnsweringEngine) -> None:
     engine.text = answer(memory=False, cpus=False)
     with pytest.raises(UnsupportedError) as caught:

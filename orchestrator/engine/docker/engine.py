@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -45,7 +45,7 @@ from orchestrator.engine.docker.ssh import listens, tunnel_to
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import FILTER, SHARES
-from orchestrator.engine.place import Place, PlaceSpec
+from orchestrator.engine.place import Place, PlaceSpec, Waiter
 from orchestrator.engine.porter_calls import repeatable
 from orchestrator.engine.protocol import Leftover, Measurement, PrivateNetwork, TerminalSize
 from orchestrator.engine.spec import ContainerSpec, Egress
@@ -143,7 +143,7 @@ class DockerEngine(DockerImages):
         """Create a container and attach to its output; after a failure, no container remains."""
         return self.create_with(spec, partial(create, self._client, dialect=self._dialect))
 
-    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool] | None = None) -> Place:  # noqa: ARG002
+    def open_place(self, spec: PlaceSpec, *, waiter: Waiter | None = None) -> Place:  # noqa: ARG002
         from orchestrator.engine.docker.volume_place import VolumePlace
 
         return VolumePlace(

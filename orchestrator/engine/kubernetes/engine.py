@@ -4,7 +4,7 @@ The context of the user's kubectl chooses the cluster, and the context's namespa
 run. What a cluster cannot do yet is refused; nothing is ignored.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
 from orchestrator.config.values import Limit
@@ -12,9 +12,10 @@ from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
 from orchestrator.engine.kubernetes.job_pod import JobPod, jobs, remove_job
+from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_step import PodStep
-from orchestrator.engine.place import Place, PlaceSpec
+from orchestrator.engine.place import Place, PlaceSpec, Waiter
 from orchestrator.engine.protocol import InnerProcess, Leftover, Measurement, PrivateNetwork
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import EngineError, UnsupportedError
@@ -41,6 +42,8 @@ class KubernetesEngine:
             ConfigError: The configuration cannot be read, or the context has no namespace.
         """
         self._cluster = Cluster(context=address or None)
+        self._network = NetworkProof(self._cluster)
+        self._is_proven = False
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:  # noqa: ARG002
         """Check that the cluster answers. Only its nodes know whether they have the images."""
@@ -73,9 +76,16 @@ class KubernetesEngine:
             enforced=_limits(version),
         )
 
-    def open_place(self, spec: PlaceSpec, *, cancelled: Callable[[], bool] | None = None) -> Place:
+    def prove_network(self, repository: str) -> str:
+        """Find out whether the network policy is enforced; if so, every pod proves it, too."""
+        why = self._network.begin(repository)
+        self._is_proven = not why
+        return why
+
+    def open_place(self, spec: PlaceSpec, *, waiter: Waiter | None = None) -> Place:
         """Create a place, or open it again."""
-        return PodPlace(self._cluster, spec, cancelled=cancelled)
+        proof = self._network if self._is_proven else None
+        return PodPlace(self._cluster, spec, waiter=waiter, network=proof)
 
     def adopt(self, container_id: str) -> PodStep | None:
         """Return a handle of a step's container; of a Job, that of its agent."""
@@ -116,7 +126,8 @@ class KubernetesEngine:
         return None
 
     def close(self) -> None:
-        """Do nothing: there are no open connections."""
+        """Remove the pod that helps to prove that others have no network."""
+        self._network.end()
 
     # What a cluster cannot do yet
 
@@ -176,7 +187,7 @@ def _refuse(what: str) -> NoReturn:
 def _limits(version: Mapping[str, object]) -> dict[Limit, Enforcement]:
     """Return how the limits of pods are enforced.
 
-    Whether a network policy is enforced cannot be seen in the API, and it is not tested yet.
+    Whether a network policy is enforced cannot be seen in the API: pods have to prove it.
     """
     try:
         number = int(str(version["major"])), int(str(version["minor"]).rstrip("+"))

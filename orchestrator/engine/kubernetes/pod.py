@@ -21,11 +21,13 @@ PORTER, FILES = "porter", "files"
 STATE = "/state"
 """Directory of the own files of the porter, and of the container with the files."""
 CHANNELS, USAGE, PARTS = "/channels", "/usage", "/parts"
+NETWORK = "orchestrator.network"
+"""Label of a pod by which the network policies choose it: `none`."""
 RUNS = 2
 """Containers per step: a step whose container was removed can run once more."""
 SERVICE_ACCOUNT = "orchestrator-worker"
 _CHANNEL = "/run/place"
-_PORTER_USER = 65_123
+PORTER_USER = 65_123
 _LONGEST_NAME = 52
 """Longest name of a Job: those of its pods are longer, and are labels."""
 START = 900.0
@@ -103,7 +105,7 @@ def user_of(spec: PlaceSpec) -> tuple[int, int]:
     users = {step.spec.user for step in spec.steps}
     user, _, group = next(iter(users)).partition(":")
     # protection: pods-never-run-as-root
-    if len(users) != 1 or not user.isdecimal() or int(user) in (0, _PORTER_USER):
+    if len(users) != 1 or not user.isdecimal() or int(user) in (0, PORTER_USER):
         raise UnsupportedError(
             "all steps of a pod need the same user, other than root", key="place.root-step"
         )
@@ -157,12 +159,13 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
         images: What the cluster calls images with other names.
     """
     base = images.get(BASE_IMAGE, BASE_IMAGE)
-    labels = selectable({**spec.labels, PLACE: spec.name})
+    # protection: policy-selects-pods-of-workers
+    labels = selectable({**spec.labels, PLACE: spec.name, NETWORK: "none"})
     longest = sum((step.limits.timeout or 0) + step.limits.grace for step in spec.steps)
     seconds = int(spec.start_within + START + longest + spec.collect_within + _SPARE)
     unlimited = any(step.limits.timeout is None for step in spec.steps)
     containers = [
-        _helper(PORTER, base, "serve", (_PORTER_USER, _PORTER_USER), _porter_mounts(spec)),
+        _helper(PORTER, base, "serve", (PORTER_USER, PORTER_USER), _porter_mounts(spec)),
         _helper(FILES, base, "watch", user_of(spec), _files_mounts(spec)),
         *(
             _step(spec, step, run, single, images)
@@ -231,9 +234,9 @@ def _tools(
             "name": f"tools-{number}",
             "image": images.get(image, image),
             "imagePullPolicy": "IfNotPresent",
-            "command": ["sh", "-c", _literal(_TOOLS), " ".join(sorted(single)), *steps],
-            "securityContext": _security(user, group),
-            "resources": _resources("10m", 32 * 1024**2, None, 64 * 1024**2),
+            "command": ["sh", "-c", literal(_TOOLS), " ".join(sorted(single)), *steps],
+            "securityContext": security(user, group),
+            "resources": resources("10m", 32 * 1024**2, None, 64 * 1024**2),
             "volumeMounts": mounts,
         }
 
@@ -245,9 +248,9 @@ def _helper(
         "name": name,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", _literal(_BEGIN), verb],
-        "securityContext": _security(*user),
-        "resources": _resources("50m", 64 * 1024**2, None, 512 * 1024**2),
+        "command": ["sh", "-c", literal(_BEGIN), verb],
+        "securityContext": security(*user),
+        "resources": resources("50m", 64 * 1024**2, None, 512 * 1024**2),
         "volumeMounts": mounts,
     }
 
@@ -275,11 +278,11 @@ def _step(
         "image": images.get(described.image, described.image),
         "imagePullPolicy": "IfNotPresent",
         "command": [
-            f"{_CHANNEL}/{number}/sh", "-c", _literal(_shim()), "shim", f"{_CHANNEL}/{number}",
+            f"{_CHANNEL}/{number}/sh", "-c", literal(_shim()), "shim", f"{_CHANNEL}/{number}",
             str(int(max(spec.start_within, START))),
         ],
-        "securityContext": _security(user, group),
-        "resources": _resources(*asked, None if millis is None else f"{millis}m", described.memory),
+        "securityContext": security(user, group),
+        "resources": resources(*asked, None if millis is None else f"{millis}m", described.memory),
         "volumeMounts": mounts,
     }  # fmt: skip
 
@@ -330,12 +333,13 @@ def _volumes(spec: PlaceSpec) -> Iterator[dict[str, Any]]:
             yield {"name": f"memory-{number}-{at}", "emptyDir": limited}
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Return a text of a command in which a cluster replaces nothing."""
     return text.replace("$", "$$")
 
 
-def _security(user: int, group: int) -> dict[str, Any]:
+def security(user: int, group: int) -> dict[str, Any]:
+    """Return the security context of a container."""
     # protection: containers-of-pods-are-hardened
     return {
         "runAsUser": user,
@@ -348,7 +352,8 @@ def _security(user: int, group: int) -> dict[str, Any]:
     }
 
 
-def _resources(cpu: str, memory: int, most_cpu: str | None, most_memory: int) -> dict[str, Any]:
+def resources(cpu: str, memory: int, most_cpu: str | None, most_memory: int) -> dict[str, Any]:
+    """Return the requests and limits of a container."""
     limits = {"memory": str(most_memory), **({"cpu": most_cpu} if most_cpu else {})}
     return {"requests": {"cpu": cpu, "memory": str(memory)}, "limits": limits}
 

@@ -4,23 +4,22 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 from orchestrator.engine.in_place.archive import END
 from orchestrator.engine.in_place.porter import FOLLOWS
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
-from orchestrator.engine.kubernetes.job_pod import JobPod, is_running, jobs, remove_job
+from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, jobs, remove_job
+from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod import (
     FILES,
     PORTER,
     RUNS,
-    START,
     STATE,
     check_pod,
     files_spec,
@@ -31,7 +30,7 @@ from orchestrator.engine.kubernetes.pod import (
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.labels import PLACE
 from orchestrator.engine.part_files import archive_of, described, is_file, source_of, take_part
-from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step
+from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step, Waiter
 from orchestrator.engine.porter_calls import PorterCalls
 from orchestrator.errors import (
     EngineError,
@@ -58,12 +57,7 @@ print("begun")
 """Program that writes the porter's program and specification, unless that was done before."""
 _PIECE = 4 * 1024**2
 _LOOK = 0.3
-_PROBLEMS = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
-)
 _GONE = 120.0
-_PATIENCE = 60.0
-"""Seconds after which a container that cannot be created is an error."""
 
 
 class PodPlace:
@@ -75,16 +69,24 @@ class PodPlace:
         spec: PlaceSpec,
         *,
         images: Mapping[str, str] | None = None,
-        cancelled: Callable[[], bool] | None = None,
+        waiter: Waiter | None = None,
+        network: NetworkProof | None = None,
     ) -> None:
         """Store the arguments; `put` creates the place, or opens it again.
+
+        Args:
+            cluster: The cluster.
+            spec: The place.
+            images: What the cluster calls images with other names.
+            waiter: Waits for the pod.
+            network: Proves before the first order that the pod has no network; None: nothing does.
 
         Raises:
             UnsupportedError: The place needs something that pods do not have.
         """
         check_pod(spec)
         self._cluster, self.spec, self._images = cluster, spec, images or {}
-        self._parts, self._cancelled = spec.parts, cancelled or (lambda: False)
+        self._parts, self._waiter, self._network = spec.parts, waiter or Waiter(), network
         self._pod = JobPod(cluster, job_name(spec))
         self._files = PorterCalls(partial(self._pod.talk, FILES))
 
@@ -94,7 +96,7 @@ class PodPlace:
         if not self._pod.is_known:
             single = frozenset(part.name for part in parts if _is_single(part))
             self._create(single)
-            self._pod.metadata = self._await_start()["metadata"]
+            self._await_start()
             self._feed(PORTER, porter_spec(self.spec))
             self._feed(FILES, files_spec(self.spec))
         arrived = self._files.call("measure")["arrived"]
@@ -129,35 +131,13 @@ class PodPlace:
             else:
                 return
 
-    def _await_start(self) -> dict[str, Any]:
-        """Wait until the pod of the Job runs, and return it.
-
-        Raises:
-            EngineError: The pod cannot be started, or has ended.
-            StartCancelledError: Nobody waits for it any more.
-        """
-        until = time.monotonic() + START
-        problem_since: float | None = None
-        while True:
-            pod = self._pod.find()
-            if pod is not None and all(is_running(pod, name) for name in (PORTER, FILES)):
-                return pod
-            phase = "" if pod is None else pod["status"].get("phase", "")
-            is_leaving = pod is not None and "deletionTimestamp" in pod["metadata"]
-            if is_leaving or phase in ("Failed", "Succeeded"):
-                raise EngineError("the place has ended", key="place.ended")
-            problem = None if pod is None else _problem(pod)
-            now = time.monotonic()
-            problem_since = (problem_since or now) if problem else None
-            if problem_since is not None and now > problem_since + _PATIENCE:
-                raise EngineError(f"the worker's pod cannot start: {problem}", key="pod.start")
-            if phase in ("", "Pending") and self._cancelled():
-                self.remove()
-                raise StartCancelledError("the start was cancelled", key="start.cancelled")
-            if now >= until:
-                why = "no pod was created" if pod is None else _waiting(pod)
-                raise EngineError(f"the worker's pod did not start: {why}", key="pod.start")
-            time.sleep(_LOOK)
+    def _await_start(self) -> None:
+        try:
+            found = await_running(self._pod, (PORTER, FILES), self._waiter)
+        except StartCancelledError:
+            self.remove()
+            raise
+        self._pod.metadata = found["metadata"]
 
     def _feed(self, container: str, spec: Mapping[str, object]) -> None:
         """Send a container its program and its specification, unless it has them."""
@@ -218,6 +198,10 @@ class PodPlace:
             raise UnsupportedError(
                 "the steps of this place have no network", key="place.no-network"
             )
+        # protection: first-order-waits-for-proof
+        if self._network is not None:
+            self._network.prove(self._pod, PORTER, self._waiter)
+            self._network = None
         described = self.spec.step(step)
         answer = self._pod.porter.call("state", step)
         run = answer["run"]
@@ -307,23 +291,6 @@ def _is_single(part: Part) -> bool:
         if part.in_memory:
             return False
         raise
-
-
-def _problem(pod: Mapping[str, Any]) -> str | None:
-    """Return why a container cannot be created."""
-    status = pod["status"]
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            waiting = (container.get("state") or {}).get("waiting") or {}
-            if waiting.get("reason") in _PROBLEMS:
-                return f"{waiting['reason']}: {waiting.get('message', '')}"
-    return None
-
-
-def _waiting(pod: Mapping[str, Any]) -> str:
-    conditions: Iterable[Mapping[str, str]] = pod["status"].get("conditions") or ()
-    said = [found["message"] for found in conditions if found.get("message")]
-    return "; ".join(said) or "the cluster does not say why"
 
 
 def _pieces(archive: Iterator[bytes]) -> Iterator[bytes]:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 from tests.assurance.mutation.protection import Protection, marked
-from tests.assurance.mutation.ways import Give, Instead, Never, Without
+from tests.assurance.mutation.ways import Give, Instead, Never, Replace, Without
 
 POD = "tests/engine/kubernetes/test_pod.py"
 CHANNEL = "tests/engine/kubernetes/test_channel.py"
 REFUSALS = "tests/engine/kubernetes/test_refusals.py"
+PROOF = "tests/engine/kubernetes/test_network_proof.py"
+ENFORCEMENT = "tests/runs/test_enforcement.py"
 INCOMING = "tests/engine/in_place/test_incoming.py"
 
 
@@ -35,6 +37,15 @@ def pods() -> Iterator[Protection]:
         ("secret parts of pod are in memory", Instead("set()")),
         ("orders are in memory", Without("medium")),
     )
+    yield from marked(
+        (PROOF,),
+        ("policy is proven more than once", Replace("_ROUNDS", "1")),
+        ("no step before its pod proved the policy", Never()),
+        ("unreachable canary proves nothing", Never()),
+        ("first order waits for proof", Never()),
+    )
+    yield from marked((ENFORCEMENT,), ("network counts as enforced if proven", Instead("'kernel'")))
+    yield from marked((POD,), ("policy selects pods of workers", Without("NETWORK")))
     yield from marked(
         (POD,),
         ("containers of pods are not root", Give("'runAsNonRoot': False")),

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes import client
 
 from orchestrator.engine.kubernetes.cluster import Cluster
@@ -68,6 +70,19 @@ def test_every_container_is_hardened() -> None:
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+def test_policy_of_the_manifest_selects_the_pods_of_workers() -> None:
+    manifest = files("orchestrator.engine.kubernetes").joinpath("manifest.yaml").read_text()
+    policy = next(
+        found for found in yaml.safe_load_all(manifest) if found["kind"] == "NetworkPolicy"
+    )["spec"]
+    given = job(spec(), frozenset(), images={})["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= given.items()
+    assert policy == {
+        "podSelector": {"matchLabels": {"orchestrator.network": "none"}},
+        "policyTypes": ["Ingress", "Egress"],
+    }
 
 
 def test_no_command_and_no_variable_of_a_step_is_in_the_job() -> None:

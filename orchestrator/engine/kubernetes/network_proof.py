@@ -1,0 +1,253 @@
+"""Prove from inside pods that the cluster enforces the network policy of the workers.
+
+The API accepts policies whether or not anything enforces them. So a pod of a worker tries to reach
+the API server, the kubelets, the name servers, the metadata address and another pod. It must not
+reach any, while a pod that no policy selects, the canary, reaches some of them at the same time.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
+from secrets import token_hex
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_running, remove_job
+from orchestrator.engine.kubernetes.pod import (
+    NETWORK,
+    PORTER_USER,
+    SERVICE_ACCOUNT,
+    literal,
+    resources,
+    security,
+    selectable,
+)
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.place import Waiter
+from orchestrator.errors import EngineError, NotRunningError, StartCancelledError
+
+_CONTAINER = "probe"
+_PORT = 8417
+_METADATA = ("tcp:169.254.169.254:80",)
+_KUBELET = 10250
+_PATIENCE = 30.0
+"""Seconds that a cluster may take to enforce a policy for a new pod."""
+_PIECE = 5.0
+"""Seconds of one attempt, after which the worker can be cancelled."""
+_LIFETIME = 3600
+_MEMORY = 64 * 1024**2
+_LONGEST = 64 * 1024
+
+
+def _program() -> str:
+    return files(__package__).joinpath("network_in_pod.py").read_text(encoding="utf-8")
+
+
+class NetworkProof:
+    """The canary of one client, and what pods of workers reach compared to it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = Lock()
+        self._canary: JobPod | None = None
+
+    def begin(self, repository: str) -> str:
+        """Find out with two short pods whether the cluster enforces the policy.
+
+        Returns:
+            What was reached in spite of the policy, or why that is not known; empty if the policy
+            is enforced.
+
+        Raises:
+            EngineError: The pods cannot be started.
+        """
+        self._repository = repository
+        pod = self._start("probe", {NETWORK: "none"})
+        try:
+            self._await(pod)
+            return self._why_not(pod, _CONTAINER, Waiter())
+        finally:
+            remove_job(self._cluster, pod.job)
+
+    def prove(self, pod: JobPod, container: str, waiter: Waiter) -> None:
+        """Prove in a worker's pod that it has no network; wait until the policy is enforced.
+
+        Raises:
+            EngineError: The policy is not enforced for this pod, or that cannot be found out.
+            StartCancelledError: Nobody waits for it any more.
+        """
+        why = self._why_not(pod, container, waiter)
+        # protection: no-step-before-its-pod-proved-policy
+        if why:
+            raise EngineError(
+                f"this cluster does not enforce the network policy: {why}", key="network.unenforced"
+            )
+
+    def end(self) -> None:
+        """Remove the canary."""
+        with self._lock:
+            if self._canary is not None:
+                with suppress(EngineError):
+                    remove_job(self._cluster, self._canary.job)
+                self._canary = None
+
+    def _why_not(self, pod: JobPod, container: str, waiter: Waiter) -> str:
+        control, canary = self._look()
+        node = _addresses(pod.status(), "hostIP")
+        targets = [*control["targets"], *canary, *_METADATA, *_kubelets(node)]
+        until = time.monotonic() + _PATIENCE
+        while True:
+            answer = self._run(pod, container, "prove", str(_PIECE), *dict.fromkeys(targets))
+            if not answer["reached"]:
+                # The canary answers for the same time: a cluster without a network proves nothing.
+                self._look()
+                return ""
+            if waiter.has_left():
+                raise StartCancelledError("the start was cancelled", key="start.cancelled")
+            if time.monotonic() >= until:
+                return f"a pod of a worker reached {', '.join(answer['reached'])}"
+
+    def _look(self) -> tuple[dict[str, Any], list[str]]:
+        """Return what the canary tries and reaches, and the addresses at which others reach it.
+
+        Raises:
+            EngineError: The canary reaches nothing, so nothing is proven.
+        """
+        with self._lock:
+            if self._canary is None or not self._lives(self._canary):
+                self._canary = self._start("canary", {})
+                self._await(self._canary)
+            canary = self._canary
+        status = canary.status()
+        own = [f"tcp:{address}:{_PORT}" for address in _addresses(status, "podIP")]
+        others = [*_servers(self._cluster), *_kubelets(_addresses(status, "hostIP"))]
+        answer = self._run(canary, _CONTAINER, "look", *own, *others)
+        # protection: unreachable-canary-proves-nothing
+        if not set(answer["reached"]) - set(own) or not set(own) & set(answer["reached"]):
+            raise EngineError(
+                "it cannot be found out whether the cluster enforces the network policy: a pod "
+                "without a policy reaches nothing either",
+                key="network.unproven",
+                hint="apply the objects of `orchestrator kubernetes manifest` again",
+            )
+        return answer, own
+
+    def _lives(self, pod: JobPod) -> bool:
+        try:
+            return is_running(pod.status(), _CONTAINER)
+        except EngineError:
+            return False
+
+    def _start(self, role: str, labels: Mapping[str, str]) -> JobPod:
+        name = f"orchestrator-{role}-{token_hex(6)}"
+        own = {MANAGED: "true", RUN: name, ROLE: role, REPOSITORY: self._repository}
+        path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"
+        self._cluster.request("POST", path, proof_job(name, {**own, **labels}))
+        return JobPod(self._cluster, name)
+
+    def _await(self, pod: JobPod) -> None:
+        try:
+            pod.metadata = await_running(pod, (_CONTAINER,), Waiter())["metadata"]
+        except BaseException:
+            remove_job(self._cluster, pod.job)
+            raise
+
+    def _run(self, pod: JobPod, container: str, *words: str) -> dict[str, Any]:
+        """Run the program in a pod, and return its answer.
+
+        Raises:
+            EngineError: There is no answer.
+        """
+        try:
+            process = pod.run(container, ("python3", "-I", "-S", "-c", _program(), *words))
+        except NotRunningError as error:
+            raise EngineError("the place has ended", key="place.ended") from error
+        data = bytearray()
+        try:
+            for chunk in process.output():
+                if chunk.stream == "stdout":
+                    data += chunk.data[: _LONGEST - len(data)]
+        finally:
+            process.close()
+        with suppress(ValueError, TypeError):
+            found = json.loads(data)
+            if process.exit_code == 0 and _is_answer(found):
+                return {key: list(map(str, value)) for key, value in found.items()}
+        raise EngineError(
+            "it cannot be found out whether the cluster enforces the network policy: a pod gave no "
+            "answer",
+            key="network.unproven",
+        )
+
+
+def proof_job(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the Job of a pod that accepts connections, and in which the program can run."""
+    image = {"image": BASE_IMAGE, "imagePullPolicy": "IfNotPresent"}
+    serve = ["python3", "-I", "-S", "-c", literal(_program()), "serve", str(_PORT)]
+    container = {
+        "name": _CONTAINER,
+        **image,
+        "command": serve,
+        "securityContext": security(PORTER_USER, PORTER_USER),
+        "resources": resources("10m", _MEMORY // 2, None, _MEMORY),
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": selectable(labels), "annotations": {**labels}},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": _LIFETIME,
+            "ttlSecondsAfterFinished": 60,
+            "template": {
+                "metadata": {"labels": selectable(labels)},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "serviceAccountName": SERVICE_ACCOUNT,
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": 0,
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [container],
+                },
+            },
+        },
+    }
+
+
+def _is_answer(found: object) -> bool:
+    return (
+        isinstance(found, dict)
+        and "reached" in found
+        and all(isinstance(value, list) for value in found.values())
+    )
+
+
+def _addresses(pod: Mapping[str, Any], kind: str) -> list[str]:
+    status = pod.get("status", {})
+    every = [found.get("ip") for found in status.get(f"{kind}s") or ()]
+    return [str(address) for address in dict.fromkeys([status.get(kind), *every]) if address]
+
+
+def _kubelets(addresses: Sequence[str]) -> list[str]:
+    return [f"tcp:{address}:{_KUBELET}" for address in addresses]
+
+
+def _servers(cluster: Cluster) -> list[str]:
+    """Return the API server as this client knows it."""
+    url = urlsplit(cluster.configuration.host)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [f"tcp:{address[4][0]}:{port}" for address in found]

@@ -1,0 +1,102 @@
+"""Pods prove that they have no network: with a plugin that enforces policies, and without one."""
+
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.network_proof import NetworkProof
+from orchestrator.engine.kubernetes.pod_place import PodPlace
+from orchestrator.engine.labels import MANAGED
+from orchestrator.engine.place import Start
+from tests.cluster.lab import NAMESPACE, Lab
+from tests.cluster.policy import enforced
+from tests.cluster.test_command import jobs, started
+from tests.cluster.test_place_contract import PodPlaces, places  # noqa: F401 - a fixture
+from tests.support.errors import raises
+from tests.support.live import eventually
+from tests.support.repository import git
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+OTHERS = ("--allow-unenforced", "pids,open_files,swap,tmp,tmp_inodes")
+_ATTEMPT = """
+import socket
+for host, port in (("10.77.0.254", 6443), ("10.77.0.1", 10250)):
+    try:
+        socket.create_connection((host, port), 1).close()
+        print("reached", host, flush=True)
+    except OSError as error:
+        print("closed", host, flush=True)
+"""
+ATTEMPT = f"python3 -c {shlex.quote(_ATTEMPT)} > seen"
+
+
+def _run(lab: Lab, repo: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    process = started(lab, repo, *arguments, allowed=OTHERS)
+    out, err = process.communicate(timeout=200)
+    results = json.loads(out)["results"] if process.returncode in (0, 1) else [{}]
+    eventually(lambda: not jobs(lab), "the Jobs' end")
+    return process.returncode, results[0], err
+
+
+def test_cluster_that_enforces_nothing_is_refused(lab: Lab, repo: Path) -> None:
+    code, _, err = _run(lab, repo, ATTEMPT)
+    assert code == 3
+    assert "`network`" in err
+    assert "tcp:10.77.0.1:10250" in err
+
+
+@pytest.mark.parametrize("after", [0.0, 5.0])
+def test_task_begins_when_its_pod_has_no_network(lab: Lab, repo: Path, after: float) -> None:
+    with enforced(lab, after=after):
+        code, result, err = _run(lab, repo, ATTEMPT)
+    assert code == 0, err
+    assert "network" not in result["limits_unenforced"]
+    seen = git(repo, "show", f"{result['branch']}:seen").splitlines()
+    assert seen == ["closed 10.77.0.254", "closed 10.77.0.1"]
+
+
+def test_policy_that_is_enforced_no_more_stops_the_next_worker(
+    lab: Lab,
+    runner: Cluster,
+    tmp_path: Path,
+    places: PodPlaces,  # noqa: F811
+) -> None:
+    proof = NetworkProof(runner)
+    with enforced(lab):
+        assert proof.begin(str(tmp_path)) == ""
+    spec = places.spec()
+    place = PodPlace(runner, spec, network=proof)
+    place.put(spec.parts)
+    began = time.monotonic()
+    with raises("network.unenforced"):
+        place.order("agent", Start(command=("touch", "/work/ran")))
+    assert time.monotonic() < began + 60
+    assert place.journal(0) == []
+    proof.end()
+
+
+def test_network_without_anything_to_reach_proves_nothing(
+    lab: Lab, runner: Cluster, tmp_path: Path
+) -> None:
+    """Also a canary that a policy selects is no proof: nobody knows what the policy does."""
+    everything = {"podSelector": {"matchLabels": {MANAGED: "true"}}}
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "everything"},
+        "spec": {**everything, "policyTypes": ["Ingress", "Egress"]},
+    }
+    lab.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(policy))
+    proof = NetworkProof(runner)
+    try:
+        with enforced(lab), raises("network.unproven"):
+            proof.begin(str(tmp_path))
+    finally:
+        proof.end()
+        lab.kubectl("delete", "networkpolicy", "-n", NAMESPACE, "everything")
