@@ -58,8 +58,12 @@ class Field:
     values: tuple[str, ...] = ()
     """What the field contains before the user changes it."""
 
-    def words(self, given: Values) -> list[str]:
-        """Return the words that the field adds to the command line."""
+    def texts(self, given: Values) -> list[str]:
+        """Return the values that are not blank.
+
+        Raises:
+            ConfigError: A value contains a character that no command line can have.
+        """
         texts = [text.replace("\r\n", "\n") for text in given.get(self.name, ())]
         if self.kind == "lines":
             texts = [line.strip() for text in texts for line in text.split("\n")]
@@ -70,6 +74,11 @@ class Field:
                 f"field `{self.label}` contains a character that no command accepts",
                 key="form.invalid",
             )
+        return found
+
+    def words(self, given: Values) -> list[str]:
+        """Return the words that the field adds to the command line."""
+        found = self.texts(given)
         if self.kind == "switch":
             return [self.flag] if found else []
         if self.kind == "workers":
@@ -123,9 +132,23 @@ class Form:
 
     def line_to_record(self, given: Values) -> str:
         """Return the command line without messages, which may contain secrets."""
-        said = {item.name for item in self.fields if item.kind == "message"}
         # protection: messages-are-not-recorded-by-web-view
-        return self.line({name: texts for name, texts in given.items() if name not in said})
+        return self.line(self._without_messages(given))
+
+    def started(self, given: Values) -> tuple[list[str], str]:
+        """Return the words of the command that is started, and the message for its stdin.
+
+        Other users of the machine can read the words of a command.
+        """
+        messages = [item for item in self.fields if item.kind == "message"]
+        said = [text for item in messages for text in item.texts(given)]
+        # protection: messages-are-not-arguments
+        words = self.command(self._without_messages(given))
+        return [*words, *(["--message-file=-"] if said else []), *self.quiet], "".join(said[-1:])
+
+    def _without_messages(self, given: Values) -> Values:
+        messages = {item.name for item in self.fields if item.kind == "message"}
+        return {name: texts for name, texts in given.items() if name not in messages}
 
 
 @dataclass(kw_only=True)
@@ -281,10 +304,14 @@ class Commands:
     def _start(self, form: Form, given: Values, top: Path, run_id: str | None) -> Job:
         # Files without names: nothing is left of them, however this process ends.
         out, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
-        process = subprocess.Popen(  # noqa: S603
-            own_command(*form.command(given), *form.quiet), cwd=top, stdin=subprocess.DEVNULL,
-            stdout=out, stderr=errors, env=_environ(), start_new_session=True,
-        )  # fmt: skip
+        words, message = form.started(given)
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(message.encode("utf-8", "replace"))
+            stdin.seek(0)
+            process = subprocess.Popen(  # noqa: S603
+                own_command(*words), cwd=top, stdin=stdin, stdout=out, stderr=errors,
+                env=_environ(), start_new_session=True,
+            )  # fmt: skip
         return Job(
             number=next(self._numbers), form=form, line=form.line(given), run_id=run_id,
             process=process, out=out, errors=errors,

@@ -237,16 +237,26 @@ class Started(list[tuple[str, ...]]):
     seconds = 0.1
     """How long each of them takes."""
 
+    def __init__(self, stdin):
+        super().__init__()
+        self._stdin = stdin
+
+    @property
+    def message(self):
+        """What the latest command was given on stdin."""
+        return self._stdin.read_bytes().decode()
+
 
 @pytest.fixture
-def started(monkeypatch):
+def started(monkeypatch, tmp_path):
     """Start a harmless process for each command, and return the commands' words."""
-    found = Started()
+    found = Started(tmp_path / "stdin")
 
     def command(*words):
         found.append(words)
         event = json.dumps({"type": "run_started", "run_id": NEW})
-        return ["sh", "-c", f"echo '{event}'; exec sleep {found.seconds}"]
+        script = f"""cat > "$0"; echo '{event}'; exec sleep {found.seconds}"""
+        return ["sh", "-c", script, str(tmp_path / "stdin")]
 
     monkeypatch.setattr("orchestrator.web.commands.own_command", command)
     return found
@@ -263,8 +273,9 @@ def test_a_retry_with_another_text_leads_to_the_new_run_while_others_run(repo, l
     answer = send(visitor, f"{RUN}/1/retry", how="start", message="--help\r\nme", keep="yes")
     assert answer.headers["location"] == f"/repo/{NEW}"
     assert started == [
-        ("retry", "1", "--run", RUN_ID, "--message=--help\nme", "--retry-from=keep", "--events")
+        ("retry", "1", "--run", RUN_ID, "--retry-from=keep", "--message-file=-", "--events")
     ]
+    assert started.message == "--help\nme"
     assert visitor.jobs.job(1).ended.wait(60)
 
 
@@ -278,9 +289,9 @@ def test_a_message_is_the_workers_next_turn_and_is_not_recorded(repo, live, star
         visitor, f"{RUN}/2/continue", how="start", message="the word is swordfish", now="yes"
     )
     assert answer.headers["location"] == f"{RUN}/2"
-    assert started == [
-        ("continue", "2", "--run", RUN_ID, "--message=the word is swordfish", "--now")
-    ]
+    # Other users of the machine can read arguments.
+    assert started == [("continue", "2", "--run", RUN_ID, "--now", "--message-file=-")]
+    assert started.message == "the word is swordfish"
     events = (live.path / "events.ndjson").read_text()
     assert f"the user started `orchestrator continue 2 --run {RUN_ID} --now`" in events
     assert "swordfish" not in events
@@ -381,9 +392,8 @@ def test_comments_are_kept_shown_as_text_and_sent_as_one_message(repo, changed, 
     assert started == []
     sent = comment(visitor, "", how="send")
     assert sent.headers["location"] == f"{RUN}/1"
-    (words,) = started
-    assert words[:4] == ("continue", "1", "--run", RUN_ID)
-    message = words[4].removeprefix("--message=")
+    assert started == [("continue", "1", "--run", RUN_ID, "--message-file=-")]
+    message = started.message
     assert message.startswith("Comments on your changes:\n\nfile-1.txt:1\n> 1\n<script>alert(1)")
     assert message.endswith("file-1.txt:1\n> 1\nsecond\nline")
     assert "\x1b" not in message

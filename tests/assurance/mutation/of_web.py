@@ -106,6 +106,7 @@ def web() -> Iterator[Protection]:
         ("commands of browsers are bounded", Never()),
         ("forms start one command", Never()),
         ("messages are not recorded by the web view", Instead("self.line(given)")),
+        ("messages are not arguments", Instead("self.command(given)")),
         ("comments are bounded", Never()),
         ("comments fit in one message", Never()),
         ("comments are not run as commands", Never()),
