@@ -31,6 +31,32 @@ PORT = 8123
 OPENED: list[RunCatalog] = []
 """Catalogs of runs that a fixture closes."""
 HOST = f"127.0.0.1:{PORT}"
+HOSTILE_TEXTS = [
+    "<script>alert(1)</script>", "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>", "<svg onload=alert(1)>",
+    "<svg><script>alert(1)</script></svg>", "\"><script>alert(1)</script>",
+    "'><script>alert(1)</script>", "\" onmouseover=alert(1) x=\"",
+    "' onfocus=alert(1) autofocus '", "</title><script>alert(1)</script>",
+    "</textarea><script>alert(1)</script>", "</pre><h1>x</h1>",
+    "</span></pre></div></section><form action=//evil>", "<!--", "--><script>alert(1)</script>",
+    "<![CDATA[", "]]>", "<?php echo 1 ?>", "<a href=javascript:alert(1)>x</a>",
+    "javascript:alert(1)", "data:text/html,<script>alert(1)</script>", "{{ 7 * 7 }}",
+    "{% if 1 %}", "{{ site.token }}", "${alert(1)}", "`alert(1)`",
+    "&lt;script&gt;alert(1)&lt;/script&gt;", "&#60;script&#62;", "<iframe src=//evil>",
+    "<base href=//evil>", "<meta http-equiv=refresh content=0>",
+    "<link rel=stylesheet href=//evil>", "<style>*{display:none}</style>", "<object data=//evil>",
+    "<embed src=//evil>", "<math><mi//xlink:href=\"data:x,<script>alert(1)</script>\">",
+    "<details open ontoggle=alert(1)>", "<body onload=alert(1)>",
+    "<input autofocus onfocus=alert(1)>", "<video><source onerror=alert(1)>",
+    "<marquee onstart=alert(1)>", "<template><script>alert(1)",
+    "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">",
+    "<x onclick=alert(1)>click", "<div data-keep data-live data-source=//evil>",
+    "<span data-since=0>", "<main id=content>",
+    "<svg><use href=\"data:image/svg+xml,<svg id=x>\"></svg>", "<table><td>", "<select><option>",
+    "<plaintext>", "<xmp>", "<frameset>", "\u202e<script>", "\x1b]0;title\x07", "a\x00b", "a\rb",
+    "\u2028alert(1)", "<\u200bscript>", "https://evil.example/?x=" + "a" * 300, "%3Cscript%3E",
+]  # fmt: skip
+"""Texts that a page could take for its own parts."""
 
 
 @dataclass(frozen=True)

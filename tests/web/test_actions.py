@@ -19,7 +19,7 @@ from orchestrator.web.forms import RUN_FORMS, WORKER_FORMS
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.reports import BASE, RUN_ID, at
 from tests.support.repository import git
-from tests.support.web import Shape, begun, browser, ended_run, result_of, write_run
+from tests.support.web import HOSTILE_TEXTS, Shape, begun, browser, ended_run, result_of, write_run
 
 RUN = f"/repo/{RUN_ID}"
 NEW = "20261122-000000-abcdef"
@@ -402,6 +402,18 @@ def test_comments_are_kept_shown_as_text_and_sent_as_one_message(repo, changed, 
     assert len(started) == 1
     assert "not sent yet" not in visitor.get(f"{RUN}/1/diff").text
     assert "reboot" not in (run.path / "events.ndjson").read_text()
+
+
+def test_hostile_texts_in_comments_are_text(repo, changed):
+    run, visitor = changed(), browser(repo)
+    comment(visitor, "plain")
+    plain = Shape(visitor.get(f"{RUN}/1/diff").text)
+    comment(visitor, "", how="remove", comment=read_comments(run, 1)[0].id)
+    comment(visitor, "\n".join(HOSTILE_TEXTS))
+    found = Shape(visitor.get(f"{RUN}/1/diff").text)
+    assert (found.elements, found.links) == (plain.elements, plain.links)
+    for text in filter(str.isprintable, HOSTILE_TEXTS):
+        assert " ".join(text.split()) in found.text
 
 
 def test_a_comment_is_removed_once_and_a_failed_message_is_kept(repo, changed, monkeypatch):

@@ -22,7 +22,7 @@ from orchestrator.events import (
 from orchestrator.judging.judgement import Candidate, Flag, Judgement
 from orchestrator.judging.store import write_judgement
 from orchestrator.reports.model import read_run
-from orchestrator.results import CheckResult, Reason, Status
+from orchestrator.results import CheckResult, Reason, Status, Turn
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.web.run_catalog import LiveUsage
 from orchestrator.worker_spec import WorkerSpec
@@ -32,6 +32,7 @@ from tests.support.reports import BASE, RUN_ID, at
 from tests.support.repository import git, make_repository
 from tests.support.runs import shell_run
 from tests.support.web import (
+    HOSTILE_TEXTS,
     Browser,
     Shape,
     begun,
@@ -42,31 +43,6 @@ from tests.support.web import (
 )
 
 RUN = f"/repo/{RUN_ID}"
-HOSTILE = [
-    "<script>alert(1)</script>", "</script><script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>", "<svg onload=alert(1)>",
-    "<svg><script>alert(1)</script></svg>", "\"><script>alert(1)</script>",
-    "'><script>alert(1)</script>", "\" onmouseover=alert(1) x=\"",
-    "' onfocus=alert(1) autofocus '", "</title><script>alert(1)</script>",
-    "</textarea><script>alert(1)</script>", "</pre><h1>x</h1>",
-    "</span></pre></div></section><form action=//evil>", "<!--", "--><script>alert(1)</script>",
-    "<![CDATA[", "]]>", "<?php echo 1 ?>", "<a href=javascript:alert(1)>x</a>",
-    "javascript:alert(1)", "data:text/html,<script>alert(1)</script>", "{{ 7 * 7 }}",
-    "{% if 1 %}", "{{ site.token }}", "${alert(1)}", "`alert(1)`",
-    "&lt;script&gt;alert(1)&lt;/script&gt;", "&#60;script&#62;", "<iframe src=//evil>",
-    "<base href=//evil>", "<meta http-equiv=refresh content=0>",
-    "<link rel=stylesheet href=//evil>", "<style>*{display:none}</style>", "<object data=//evil>",
-    "<embed src=//evil>", "<math><mi//xlink:href=\"data:x,<script>alert(1)</script>\">",
-    "<details open ontoggle=alert(1)>", "<body onload=alert(1)>",
-    "<input autofocus onfocus=alert(1)>", "<video><source onerror=alert(1)>",
-    "<marquee onstart=alert(1)>", "<template><script>alert(1)",
-    "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">",
-    "<x onclick=alert(1)>click", "<div data-keep data-live data-source=//evil>",
-    "<span data-since=0>", "<main id=content>",
-    "<svg><use href=\"data:image/svg+xml,<svg id=x>\"></svg>", "<table><td>", "<select><option>",
-    "<plaintext>", "<xmp>", "<frameset>", "\u202e<script>", "\x1b]0;title\x07", "a\x00b", "a\rb",
-    "\u2028alert(1)", "<\u200bscript>", "https://evil.example/?x=" + "a" * 300, "%3Cscript%3E",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +67,7 @@ def remove_runs(repo: Path) -> Iterator[None]:
 
 
 PAGES = ("", "/costs", "/events", "/details", "/1", "/1/checks", "/1/events", "/1/details",
-         "/1/log/stderr", "/1/findings", "/compare", "?q=worker")  # fmt: skip
+         "/1/log/stderr", "/1/findings", "/1/turns", "/compare", "?q=worker")  # fmt: skip
 TOGETHER = 4
 """Hostile texts in one run."""
 
@@ -102,6 +78,7 @@ def hostile_run(repo: Path, text: str, run_id: str) -> None:
         1, status=Status.FAILED, reason=Reason.AGENT_FAILED, message=text, summary=text,
         model=text, branch=text, checks=[check], artifacts=[text], limits_hit=[text],
         kept_refs=[text], files_modified=[text],
+        turns=[Turn(status=Status.FAILED, message=text, summary=text, commit=text)],
     )  # fmt: skip
     specs = [WorkerSpec(worker_id=1, task=text, model=text, name=text, branch_name=text)]
     run = write_run(repo, specs, [
@@ -119,7 +96,7 @@ def hostile_run(repo: Path, text: str, run_id: str) -> None:
 
 def test_hostile_text_is_text_on_every_page(repo):
     visitor = browser(repo)
-    groups = [HOSTILE[n : n + TOGETHER] for n in range(0, len(HOSTILE), TOGETHER)]
+    groups = [HOSTILE_TEXTS[n : n + TOGETHER] for n in range(0, len(HOSTILE_TEXTS), TOGETHER)]
     plain: dict[str, Shape] = {}
     for number, texts in enumerate([["plain"], *groups]):
         run_id = f"20261121-0930{number:02}-5f0c2a"

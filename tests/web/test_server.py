@@ -1,5 +1,7 @@
 """Tests of the server at a real port, of the command's options, and of exported pages."""
 
+import json
+import os
 import re
 import signal
 import socket
@@ -7,11 +9,13 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.results import Reason, Status
+from orchestrator.web.forms import RUN_FORMS, WORKER_FORMS
 from orchestrator.web.server import listening
 from tests.support.cli import start
 from tests.support.errors import reports
@@ -20,6 +24,21 @@ from tests.support.reports import RUN_ID
 from tests.support.web import Server, Shape, ended_run, result_of
 
 TASK = "the task of the worker"
+_AS_NOBODY = """
+import encodings.idna, http.client, json, os, sys
+
+asked = json.load(sys.stdin)
+os.setuid(65534)
+for path in asked["paths"]:
+    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+    try:
+        connection.request("POST", path, asked["body"], asked["headers"])
+        status = connection.getresponse().status
+    except ConnectionError:
+        status = 403  # closed before it was answered
+    print("refused" if status == 403 else status)
+"""
+"""A program of another user, which sends forms with the session of somebody else."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +72,31 @@ def test_server_at_a_port_signs_in_survives_a_kill_and_ends(there, tmp_path):
     assert TASK in again.ask("GET", "/", **cookie)[1]
     assert again.ask("POST", "/open", server.key, **forms)[0] == 403
     assert again.end(signal.SIGINT) == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start a program of another user")
+def test_forms_from_another_user_are_refused_whatever_it_has_stolen(there, tmp_path):
+    server = Server(there, state=tmp_path)
+    own = f"http://127.0.0.1:{server.port}"
+    headers = {"Origin": own, "Sec-Fetch-Site": "same-origin"}
+    server.ask("POST", "/open", server.key, **headers)
+    headers["Cookie"] = server.cookie.partition(";")[0]
+    page = server.ask("GET", "/repo/new", **headers)[1]
+    stolen = dict(re.findall(r'type="hidden" name="(token|once)" value="(\w+)"', page))
+    body = urlencode({**stolen, "how": "start", "check": "true"})
+    run_files = there / ".git" / "orchestrator"
+    before = sorted(run_files.rglob("*"))
+    paths = [f"/repo/{RUN_ID}/{form}" for form in ("stop", "merge", "pick", *RUN_FORMS)]
+    paths += [f"/repo/{RUN_ID}/1/{form}" for form in ("stop", "comment", *WORKER_FORMS)]
+    asked = json.dumps({"paths": ["/repo/new", *paths], "headers": headers, "body": body})
+    program = [sys.executable, "-Ic", _AS_NOBODY, str(server.port)]
+    answers = subprocess.run(program, input=asked, capture_output=True, text=True, cwd="/")
+    assert answers.stdout.split() == ["refused"] * (len(paths) + 1), answers.stderr
+    assert sorted(run_files.rglob("*")) == before
+    # The same form is accepted from its owner.
+    body = body.replace("how=start", "how=show")
+    assert server.ask("POST", "/repo/new", body, **headers)[0] == 200
+    assert server.end(signal.SIGINT) == 0
 
 
 def test_socket_is_for_its_owner_only(there, tmp_path):
