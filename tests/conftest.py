@@ -4,9 +4,10 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import docker
 import pytest
@@ -19,7 +20,9 @@ from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from tests.support import cost, repository, variants
 from tests.support.images import build_agent_image, build_broker_image
 from tests.support.local_engine import LocalEngine
+from tests.support.own_daemon import Daemon, by_tls, own_daemon
 from tests.support.repository import make_repository
+from tests.support.sshd import ssh_server
 
 POISON = "unix:///nonexistent/this-test-lacks-the-docker-mark.sock"
 _DAEMON_MARKS = ("docker", "e2e", "bench")
@@ -40,6 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how the worktrees of crashed runs are mounted",
     )  # fmt: skip
     parser.addoption("--faults", type=int, default=0, metavar="N", help="faults to inject")
+    parser.addoption(
+        "--elsewhere", choices=("tls", "ssh"),
+        help="run containers on a second daemon, as on another machine that is reached this way",
+    )  # fmt: skip
     parser.addoption(variants.OPTION, action="store_true", help="run every variant of a test")
 
 
@@ -123,7 +130,30 @@ def local_engine(tmp_path: Path) -> Iterator[LocalEngine]:
 
 
 @pytest.fixture(scope="session")
-def docker_engine() -> Iterator[DockerEngine]:
+def elsewhere(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Daemon | None]:
+    """Start the daemon of `--elsewhere`, which sees no file of a test, and let commands use it."""
+    way = request.config.getoption("--elsewhere")
+    if way is None:
+        yield None
+        return
+    with ExitStack() as stack:
+        short = Path(stack.enter_context(TemporaryDirectory(prefix="orc-", dir="/var/tmp")))
+        hidden = (tmp_path_factory.getbasetemp(),)
+        daemon = stack.enter_context(own_daemon(short / "d", hidden=hidden, tls=True))
+        variables = by_tls(daemon)
+        if way == "ssh":
+            server = stack.enter_context(ssh_server(short / "ssh", daemon))
+            variables = {"DOCKER_HOST": server.url, "PATH": server.path}
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        yield daemon
+
+
+@pytest.fixture(scope="session")
+def docker_engine(elsewhere: Daemon | None) -> Iterator[DockerEngine]:  # noqa: ARG001
     """Return the Docker engine of this machine; without a daemon the test fails."""
     try:
         engine = DockerEngine()
@@ -152,10 +182,11 @@ def proven_engine(
 
 
 @pytest.fixture
-def client() -> Iterator[docker.APIClient]:
+def client(elsewhere: Daemon | None) -> Iterator[docker.APIClient]:
     """Return a client of the Docker daemon, to inspect what the engine created."""
     # Tests of places also run on the engine that `DOCKER_HOST` names, such as Podman.
-    client = docker.APIClient(version="auto", base_url=os.environ.get("DOCKER_HOST"))
+    url = os.environ.get("DOCKER_HOST") if elsewhere is None else elsewhere.url
+    client = docker.APIClient(version="auto", base_url=url)
     yield client
     client.close()
 
@@ -173,7 +204,11 @@ def broker_image(docker_engine: DockerEngine) -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def check_nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+def check_nothing_left(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    elsewhere: Daemon | None,  # noqa: ARG001  # its daemon ends later
+):
     """Check at the end of the session that no container, network or volume is left."""
     yield
     if not any(item.get_closest_marker("docker") for item in request.session.items):

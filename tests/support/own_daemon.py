@@ -156,6 +156,15 @@ class Daemon:
         return found
 
 
+def by_tls(daemon: Daemon) -> dict[str, str]:
+    """Return the variables by which clients reach a daemon with TLS."""
+    return {
+        "DOCKER_HOST": daemon.tls_url,
+        "DOCKER_TLS_VERIFY": "1",
+        "DOCKER_CERT_PATH": str(daemon.certificates),
+    }
+
+
 def make_certificates(place: Path, address: str) -> None:
     """Create an authority, and the certificates of a server and a client that it signs."""
     place.mkdir()

@@ -20,7 +20,7 @@ from orchestrator.engine.labels import REPOSITORY
 from orchestrator.record.states import WorkerState
 from tests.support.cli import orchestrator, start
 from tests.support.live import eventually, states
-from tests.support.own_daemon import Daemon, own_daemon
+from tests.support.own_daemon import Daemon, by_tls, own_daemon
 from tests.support.repository import git
 from tests.support.sshd import Sshd, ssh_server
 
@@ -43,20 +43,12 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield made
 
 
-def _by_tls(daemon: Daemon) -> Way:
-    return {
-        "DOCKER_HOST": daemon.tls_url,
-        "DOCKER_TLS_VERIFY": "1",
-        "DOCKER_CERT_PATH": str(daemon.certificates),
-    }
-
-
 @pytest.fixture(params=["tls", "ssh", "stdio", "socket"])
 def way(request: pytest.FixtureRequest, daemon: Daemon, tmp_path: Path) -> Iterator[Way]:
     """The variables by which the daemon is reached; afterwards nothing is left on either side."""
     before = set(Path(tempfile.gettempdir()).glob("orc-ssh-*"))
     if request.param == "tls":
-        yield _by_tls(daemon)
+        yield by_tls(daemon)
     elif request.param in ("ssh", "stdio"):
         # Without forwarding, the server runs `docker system dial-stdio` for each connection.
         with ssh_server(tmp_path / "ssh", daemon, forwards=request.param == "ssh") as server:
@@ -239,7 +231,7 @@ def ssh(daemon: Daemon, tmp_path: Path) -> Iterator[Sshd]:
 def test_ports_of_workers_lead_there_by_ssh_only(repo: Path, daemon: Daemon, ssh: Sshd) -> None:
     run = ("parallel", "--agent-cli", "shell", "--network", "open", "--workers", "1", "--json")
     page = (*run, "--ports", "3000", "python3 -m http.server 3000")
-    refused = orchestrator(*page, cwd=repo, env=_by_tls(daemon))
+    refused = orchestrator(*page, cwd=repo, env=by_tls(daemon))
     assert refused.returncode == 3
     assert "`DOCKER_HOST=ssh://USER@HOST`" in refused.stderr
     env = {"DOCKER_HOST": ssh.url, "PATH": ssh.path}
