@@ -15,6 +15,7 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker import ssh as tunnels
 from orchestrator.engine.docker.machine_network import this_machine
 from orchestrator.engine.labels import REPOSITORY
 from orchestrator.record.states import WorkerState
@@ -216,6 +217,10 @@ def test_addresses_are_those_of_the_engines_machine(
             engine.resolve("--help")
     finally:
         engine.close()
+        if way["DOCKER_HOST"].startswith("ssh:"):
+            # Otherwise it stays until the process ends.
+            tunnels.tunnel_to(way["DOCKER_HOST"]).close()
+            tunnels._tunnel.cache_clear()
     here = this_machine("")
     assert PUBLIC in found.addresses
     assert not {*found.addresses} & {*here.addresses} - {"172.17.0.1"}
