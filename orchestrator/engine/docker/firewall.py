@@ -19,6 +19,7 @@ from typing import Any
 
 import docker
 
+from orchestrator.engine.docker import network_filter
 from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import DockerContainer, remove_container
 from orchestrator.engine.docker.dialect import Dialect
@@ -271,7 +272,7 @@ def close_host(
     """
     table = f"orchestrator_{bridge.removeprefix('br-')}"
     rules = host_rules(table, bridge, egress, machine, workers=workers)
-    env = {"RULES": rules, "TABLE_NAME": table}
+    env = {"RULES": rules, "TABLE_NAME": table, "BRIDGE": bridge}
     spec = _host_spec(name, egress.image, env, labels, workers=workers)
     spec = overridden(spec, image_config(client, spec.image))
     arguments = create_arguments(client, spec, dialect)
@@ -307,7 +308,7 @@ def _host_spec(
         mounts=(_MACHINE,) if workers else (),
         workdir="/",
         labels=labels,
-        env=env,
+        env={**env, "ALONE": str(network_filter.ALONE)},
         network="host",
         memory=_MEMORY,
         pids=_HELPER_PIDS,

@@ -55,11 +55,22 @@ answer() {
   local said="$number $*"
   printf '%s\n' "${said//$'\n'/ }"
 }
+unused() {
+  local members=("/sys/class/net/$BRIDGE/brif/"*)
+  [[ ! -e ${members[0]} ]]
+}
 serve() {
   declare -A kept
-  while read -r number word id process rules; do
+  local code
+  while :; do
+    read -r -t "$ALONE" number word id process rules; code=$?
+    if ((code > 128)); then
+      if unused; then exit; else continue; fi
+    fi
+    ((code == 0)) || exit
     [[ $number =~ ^[0-9]+$ && $id =~ ^[0-9a-f]{64}$ && $process =~ ^[0-9]+$ ]] || exit
     case $word in
+      alive) ;;
       confine) if keep 2> /dev/null; then confine & else answer gone; fi ;;
       refused)
         if [[ -n ${kept[$id]-} ]]
@@ -76,6 +87,10 @@ serve() {
 
 The current directory of `keep` belongs to the process that was found there: it becomes empty with
 the end of this process, and never shows another process with the same id.
+"""
+ALONE = 3600.0
+"""Seconds without a request after which the helper ends, if no container uses the network: the
+process that started it is dead.
 """
 _AT_ONCE = 8
 """Maximum number of requests that the helper processes at the same time."""
@@ -116,6 +131,7 @@ class Helper:
         self._news = threading.Condition()
         self._room = threading.Semaphore(_AT_ONCE)
         self._listener: threading.Thread | None = None
+        self._closed = threading.Event()
 
     def await_ready(self) -> None:
         """Wait until the rules on the host are active, and read answers from then on, in a thread.
@@ -134,6 +150,13 @@ class Helper:
             target=self._listen, args=(lines,), name="network-filter", daemon=True
         )
         self._listener.start()
+        threading.Thread(target=self._stay, name="network-filter", daemon=True).start()
+
+    def _stay(self) -> None:
+        """Tell the helper regularly that it is needed."""
+        while not self._closed.wait(ALONE / 6) and not self._ended:
+            with self._news, suppress(OSError):
+                self._socket.sendall(f"{next(self._requests)} alive {'0' * 64} 0\n".encode())
 
     def works(self) -> bool:
         """Return whether the container still answers, as far as this is known without asking."""
@@ -206,7 +229,8 @@ class Helper:
             yield from (line.decode("utf-8", "replace") for line in lines)
 
     def close(self) -> None:
-        """Close the connection. The container keeps running."""
+        """Close the connection. The container keeps running while others use the network."""
+        self._closed.set()
         with suppress(OSError):  # the daemon has closed it
             self._socket.shutdown(socket.SHUT_RDWR)
         if self._listener is not None:

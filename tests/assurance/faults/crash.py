@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from orchestrator.cli.app import main
+from orchestrator.engine.docker import network_filter
+from orchestrator.engine.place import PlaceSpec
 from orchestrator.git import command as git
 from tests.assurance.faults.points import (
     FLOW_POINTS,
@@ -29,10 +31,24 @@ from tests.assurance.faults.points import (
     holders,
 )
 
+HURRY = "FAULTS_HURRY"
+"""Variable with which what outlives its client ends soon."""
+_SOON = 8.0
 _BETWEEN = 0.3
 """Seconds after each signal, before the next signal or the next step."""
 _PAUSE = 1.0
 """Seconds between the death of this process and the continuation of a stopped git."""
+
+
+def hurry() -> None:
+    """Let what outlives its client end soon, if the caller asks for it.
+
+    A place of the engine then waits `_SOON` seconds for its client, a run's helper as long for
+    workers.
+    """
+    if os.environ.get(HURRY):
+        PlaceSpec.__init__.__kwdefaults__ |= {"start_within": _SOON, "collect_within": _SOON}
+        network_filter.ALONE = _SOON
 
 
 def die() -> NoReturn:
@@ -106,6 +122,7 @@ def _contains(command: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 if __name__ == "__main__":
+    hurry()
     chosen, *signals = sys.argv.pop(1).split(":")
     if chosen in GIT_POINTS:
         install_git(GIT_POINTS[chosen], Path.cwd())

@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.assurance.faults.counter import Tally, tally
+from tests.assurance.faults.crash import HURRY
 from tests.assurance.faults.points import GIT_POINTS, POINTS
-from tests.assurance.faults.world import PlainWorld, World
+from tests.assurance.faults.world import PlainWorld, World, running
+from tests.support.live import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("broker_image")]
 _MANY = 1500
 _LONG_NAP = 3.0
 _RESUMED = ("after-container", "after-output", "after-plain-commit")
 """Points of the first test in `make test`."""
+_LEFT = ("after-streams-output",)
+"""Points of the last test in `make variants`."""
 _CLEANED = ("after-output",)
 """Points of the second test in `make test`."""
 
@@ -29,6 +33,10 @@ def counts() -> Iterator[Tally]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cleaned = metafunc.function is test_cleanup_after_a_kill_keeps_the_work
     few = _CLEANED if cleaned else _RESUMED
+    if metafunc.function is test_nothing_runs_on_after_its_time:
+        streams = [name for name, point in POINTS.items() if point.streams]
+        metafunc.parametrize("point", streams if metafunc.config.getoption("--faults") else _LEFT)
+        return
     chosen = metafunc.config.getoption("--worktrees")
     # Git is stopped while it writes certain files, which other arrangements do not have.
     shared = chosen in ("end", "none")
@@ -84,6 +92,28 @@ def test_cleanup_after_a_kill_keeps_the_work(world: World) -> None:
         # A task may be killed after its last file, but before it reports its end.
         ended = bool(world.said("end", number))
         world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
+
+
+@pytest.mark.extra
+def test_nothing_runs_on_after_its_time(
+    point: str, tmp_path: Path, counts: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a client, what is left is files, until a cleanup collects the work."""
+    monkeypatch.setenv(HURRY, "1")
+    world = crash_run(point, tmp_path, counts, None, is_usual=os.getuid() == 0)
+    eventually(lambda: running(world.repo) == [], "the end of all containers")
+    begun = [number for number in (1, 2) if world.said("begin", number)]
+    wrote = [number for number in begun if world.said("wrote", number)]
+    done = world.orchestrator("parallel-cleanup")
+    assert done.returncode == 0, done.stdout + done.stderr
+    world.check_nothing_left()
+    world.check_removed()
+    restored = world.orchestrator("restore")
+    assert restored.returncode == 0 or not wrote, restored.stderr
+    for number in wrote:
+        ended = bool(world.said("end", number))
+        world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
+    assert [world.said("begin", number) for number in begun] == [1] * len(begun)
 
 
 def crash_run(

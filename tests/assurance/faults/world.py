@@ -353,6 +353,16 @@ def in_engine(repo: Path) -> list[str]:
         client.close()
 
 
+def running(repo: Path) -> list[str]:
+    """List the running containers of a repository's runs."""
+    client = docker.APIClient(version="auto", **docker.utils.kwargs_from_env())
+    filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
+    try:
+        return [found["Names"][0] for found in client.containers(filters=filters)]
+    finally:
+        client.close()
+
+
 def processes(repo: Path) -> list[str]:
     """List the processes that work in a repository, and zombie children of this process."""
     found = []

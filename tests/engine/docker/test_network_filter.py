@@ -235,6 +235,23 @@ def test_helper_outlives_the_process_that_started_it(
     assert finish(docker_start("python3", "-c", TRY, place, network=network))[1] == b"closed\n"
 
 
+def test_helper_of_dead_process_ends_after_the_last_worker(
+    client: docker.APIClient, docker_engine: DockerEngine, docker_start: Starter,
+    labels: Mapping[str, str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(network_filter, "ALONE", 1.0)
+    network = request.getfixturevalue("network")
+    (helper,) = docker_engine.leftovers({**labels, ROLE: "host"})
+    # A helper that is told that its process lives does not end, although there is no worker.
+    time.sleep(2.5)
+    worker = docker_start("sleep", "3", network=network)
+    helper_of(docker_engine, network).close()
+    finish(worker)
+    client.wait(helper.id, timeout=60)
+    ends = [client.inspect_container(one)["State"]["FinishedAt"] for one in (worker.id, helper.id)]
+    assert ends == sorted(ends)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_worker_does_not_start_without_an_answer_of_the_helper(
     client: docker.APIClient, docker_engine: DockerEngine, docker_start: Starter,
