@@ -98,6 +98,18 @@ class EngineUnavailableError(EngineError):
     """The container engine cannot be reached."""
 
 
+class PlaceLostError(EngineError):
+    """The place of an attempt is gone with all that was in it, and nobody can come back to it.
+
+    Attributes:
+        restarts: Whether the attempt can be made again, because the task is not to blame.
+    """
+
+    def __init__(self, message: str, *, key: str, restarts: bool = False) -> None:
+        super().__init__(message, key=key)
+        self.restarts = restarts
+
+
 class UnfinishedError(EngineError):
     """A worker has ended, but its work could not be collected because the engine or disk failed."""
 

@@ -295,6 +295,9 @@ class WorkerResult(BaseModel):
     uncounted: str | None = None
     """Why a counter of the kernel could not be read; null if all were read, if the container never
     started, and in results of older versions."""
+    restarts: int = Field(default=0, ge=0)
+    """How many of the attempts were lost, with the node of their pod or by an eviction, and made
+    again: at most one in each turn. The task may then have run twice."""
     started_at: datetime | None = None
     """Start of the container; null if it never started."""
     timings: Timings | None = None

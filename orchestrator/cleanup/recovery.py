@@ -126,6 +126,8 @@ def _open_place(
     # The place itself may have begun or done the harvest after the task.
     steps = (*earlier, replace(last, after=earlier[-1].name))
     parts = tuple(workspace.parts([AGENT_STEP, last.name]))
+    earlier_attempts = len(worker.directory.attempts(worker.number))
+    name = label.place_name(worker.directory.run_id, worker.number, earlier=earlier_attempts)
     spec = PlaceSpec(name=name, labels=labels, parts=parts, steps=steps)
     used, checkpoints = worker.record.engine_used, Checkpoints(worker.state)
     known = checkpoints.harvest()

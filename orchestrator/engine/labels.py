@@ -45,9 +45,15 @@ PLACE = "orchestrator.place"
 """Label of all containers and volumes of a place with volumes: the place's name."""
 
 
-def place_name(run_id: str, worker: int) -> str:
-    """Return the name of a worker's place, with which the names of its objects begin."""
-    return f"orchestrator-{run_id}-{worker}"
+def place_name(run_id: str, worker: int, *, earlier: int = 0) -> str:
+    """Return the name of a worker's place, with which the names of its objects begin.
+
+    Args:
+        run_id: Id of the run.
+        worker: Number of the worker.
+        earlier: Number of earlier attempts, whose places may still be on a node that is cut off.
+    """
+    return f"orchestrator-{run_id}-{worker}" + (f"-again-{earlier}" if earlier else "")
 
 
 STEP = "orchestrator.step"

@@ -11,7 +11,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import (
+    Retrying,
+    retry,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_all,
+    wait_exponential,
+)
 
 from orchestrator.engine.in_place.archive import LARGEST_ORDER, ArchiveError, Source
 from orchestrator.engine.place import Entry
@@ -27,7 +35,8 @@ _LONGEST_LINE = 64 * 1024**2
 _LONGEST_HEADER = 4 * 1024**2
 _LARGEST_FRAME = 1024**2
 _ATTEMPTS = 5
-"""Number of connections without any progress, after which reading fails."""
+"""Number of connections without any progress, after which reading may fail."""
+_LONGEST_PAUSE = 5.0
 
 repeatable = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
@@ -104,9 +113,20 @@ def _close(connections: list[_Connection]) -> None:
 class PorterCalls:
     """The porter in one container, which needs not exist yet."""
 
-    def __init__(self, start: Callable[[], Process]) -> None:
-        """Store the function that starts a command `talk`."""
-        self._start = start
+    def __init__(self, start: Callable[[], Process], *, patience: float = 0.0) -> None:
+        """Store the arguments.
+
+        Args:
+            start: Starts a command `talk`.
+            patience: Seconds for which calls are repeated at least while the engine is unreachable.
+        """
+        self._start, self._patience = start, patience
+        self._repeat = Retrying(
+            retry=retry_if_exception_type(EngineUnavailableError),
+            stop=stop_all(stop_after_attempt(3), stop_after_delay(patience)),
+            wait=wait_exponential(multiplier=0.1, max=1),
+            reraise=True,
+        )
         self._idle: list[_Connection] = []
         """Connections that wait for a call; each is used by one thread at a time."""
         weakref.finalize(self, _close, self._idle)
@@ -132,7 +152,6 @@ class PorterCalls:
             raise
         self._idle.append(connection)
 
-    @repeatable
     def call(self, *words: str, data: bytes = b"") -> dict[str, Any]:
         """Run a command of the porter with some input, and return its answer.
 
@@ -141,6 +160,9 @@ class PorterCalls:
         Raises:
             EngineError: The porter refused, or the place has ended.
         """
+        return self._repeat.copy()(self._call, words, data)
+
+    def _call(self, words: tuple[str, ...], data: bytes) -> dict[str, Any]:
         with self._connection() as connection, understood():
             connection.ask(words, data)
             answer: dict[str, Any] = json.loads(connection.line(_LONGEST_LINE))
@@ -195,20 +217,20 @@ class PorterCalls:
             EngineError: The data was altered, the place has ended, or the engine does not answer.
         """
         at = dict(offsets)
-        failures = 0
+        failures, until = 0, time.monotonic() + self._patience
         while True:
             try:
                 for name, data in self._frames(at):
                     if not name:
                         return
                     at[name] += len(data)
-                    failures = 0
+                    failures, until = 0, time.monotonic() + self._patience
                     yield name, data
             except EngineUnavailableError:
                 failures += 1
-                if failures == _ATTEMPTS:
+                if failures >= _ATTEMPTS and time.monotonic() >= until:
                     raise
-                time.sleep(0.1 * 2**failures)
+                time.sleep(min(0.1 * 2**failures, _LONGEST_PAUSE))
 
     def _frames(self, offsets: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
         """Yield the frames of one connection; one without a name if all data is complete."""

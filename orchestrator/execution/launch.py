@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.config.container import Limits
 from orchestrator.config.run import Triggers
-from orchestrator.engine.place import Place, Start
+from orchestrator.engine.place import Entry, Place, Start
 from orchestrator.engine.protocol import Container
-from orchestrator.errors import OrchestratorError, PortTakenError
+from orchestrator.errors import EngineError, OrchestratorError, PortTakenError
 from orchestrator.events import Stage
 from orchestrator.execution.dead_man_switch import LATE, NO_SWITCH, Switch
 from orchestrator.execution.ports import WorkerPorts
@@ -49,6 +49,15 @@ class ContainerLimits:
     def disk_use(self, *, most_files: int, seconds: float = math.inf) -> DiskUse:
         """Measure the files that the container writes."""
         return self.place.usage(self.growing, most_files=most_files, seconds=seconds)
+
+    def end_on_record(self) -> Entry | None:
+        """Return what the place itself recorded of the step's end; None if it recorded nothing."""
+        try:
+            entries = self.place.journal(0)
+        except EngineError:
+            return None
+        ends = [entry for entry in entries if (entry.step, entry.event) == (self.step, "ended")]
+        return ends[-1] if ends else None
 
     def refresh(self) -> None:
         """Bring files that the container only reads up to date; if this fails, they stay."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from orchestrator.config.container import Limits
@@ -90,7 +91,9 @@ class LimitMeter:
         now = time.monotonic()
         if now >= self._next_disk:
             most = self._before.files + self._limits.inodes
-            self._note_disk(self._disk_use(most_files=most, seconds=_LONGEST))
+            # The thread that waits for the container's end gets the same error and handles it.
+            with suppress(EngineError):
+                self._note_disk(self._disk_use(most_files=most, seconds=_LONGEST))
             cost = time.monotonic() - now
             pause = max(_MEASURE_DISK, min(cost / _SHARE, _REST))
             self._next_disk = time.monotonic() + pause

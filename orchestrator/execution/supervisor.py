@@ -119,14 +119,10 @@ def _stopped_by_place(terms: ContainerLimits, status: ExitStatus | None) -> Stop
     """Return the limit at which the place itself stopped the step, while no process watched it."""
     if status is None or status.exit_code == 0:
         return None
-    try:
-        entries = terms.place.journal(0)
-    except EngineError:
+    end = terms.end_on_record()
+    if end is None or end.reason is None:
         return None
-    why = [e.reason for e in entries if e.step == terms.step and e.event == "ended"]
-    if not why or why[-1] is None:
-        return None
-    reason, limit = _OF_PLACES[why[-1]]
+    reason, limit = _OF_PLACES[end.reason]
     return Stop(reason, f"stopped at its limit of {limit} while no process watched it")
 
 
@@ -250,12 +246,16 @@ class _Watch:
         with suppress(EngineError):
             self.found = self.container.state()
         code = self.exit_status.exit_code
-        if was_over and code != 0:
+        if was_over and code != 0 and self._code_on_record() != code:
             raise EngineError(
                 "the engine was not reachable for a time, and the container ended with exit "
                 f"code {code}",
                 key="container.unobserved",
             )
+
+    def _code_on_record(self) -> int | None:
+        end = self.terms.end_on_record()
+        return None if end is None else end.exit_code
 
     def _find_again(self) -> None:
         again = self.container.again()

@@ -65,7 +65,7 @@ class UsageMonitor:
         self._interval = interval
         self._wanted = wanted
         self._engine: ContainerEngine | None = None
-        self._places: dict[int, Place] = {}
+        self._places: dict[str, Place] = {}
         """The places of workers whose files are in the engine."""
         self._before: dict[int, tuple[float, int]] = {}
         self._ended = threading.Event()
@@ -127,11 +127,12 @@ class UsageMonitor:
         if engine is None or not isinstance(engine, PlaceEngine):
             return None, None
         try:
-            if number not in self._places:
-                name = place_name(self._history.run_id, number)
+            earlier = len(self._history.directory.attempts(number))
+            name = place_name(self._history.run_id, number, earlier=earlier)
+            if name not in self._places:
                 spec = PlaceSpec(name=name, labels={}, parts=(), steps=())
-                self._places[number] = engine.open_place(spec)
-            place = self._places[number]
+                self._places[name] = engine.open_place(spec)
+            place = self._places[name]
             use = place.usage((TREE, GIT), most_files=MOST_FILES, seconds=_LONGEST)
             changed = place.changed(TREE, most=_MOST_ENTRIES, seconds=_LONGEST)
             return use.size, sum(path != ".git" for path in islice(changed, MOST_FILES))

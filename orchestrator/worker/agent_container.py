@@ -119,7 +119,9 @@ def _start(
     run, checkpoints = worker.run, worker.checkpoints
     terms = _limits(worker, workspace, place)
     found = place.step(AGENT_STEP) if run.resumed else None
-    if found is None and checkpoints.launch() is not None:
+    launched = checkpoints.launch()
+    if found is None and launched is not None:
+        run.engine.adopt(launched.container)  # which knows whether it was lost
         raise EngineError(
             "the worker's container is gone: another program removed it", key="container.removed"
         )

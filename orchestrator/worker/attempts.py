@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError, OrchestratorError, PlaceLostError
 from orchestrator.events import Notice, TurnDone, TurnStarted, WorkerRetrying
 from orchestrator.git.repository import ATTEMPTS
 from orchestrator.git.worktree import clear_place, open_worktree
@@ -36,6 +36,7 @@ from orchestrator.worker.prepare import show_worktree
 from orchestrator.worker.result_builder import (
     earlier_results,
     result_of_cancel,
+    result_of_loss,
     with_attempts,
     with_note,
 )
@@ -110,7 +111,10 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
             return with_attempts(last, earlier[:-1])
     worker = replace(in_turn(worker), resumed=under_way)
     _tell_begin(worker)
-    result = run_worker(replace(worker, budget=left))
+    try:
+        result = run_worker(replace(worker, budget=left))
+    except PlaceLostError as error:
+        result = _lose(worker, error, earlier)
     again = _again(worker, result, earlier)
     if again is not None:
         return again
@@ -123,6 +127,25 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
         with suppress(OSError):
             worker.checkpoints.note_last(worker.run.redactor.model(result))
     return _told_end(worker, with_attempts(result, earlier))
+
+
+def _lose(
+    worker: WorkerContext, error: PlaceLostError, earlier: Sequence[WorkerResult]
+) -> WorkerResult:
+    """Return the result of an attempt whose place is lost, and delete what is left of the place.
+
+    What a node that nobody can reach reports later is then never asked for.
+    """
+    engine = worker.run.engine
+    with suppress(OrchestratorError):
+        for left in engine.leftovers(worker.labels(role="worker")):
+            engine.remove(left)
+    result = result_of_loss(worker, error)
+    before = _of_turn(worker, earlier)
+    # protection: lost-attempt-is-made-again-once
+    if any(known.restarts for known in before) or worker.cancel.stop_asked:
+        return result
+    return result.model_copy(update={"restarts": int(error.restarts)})
 
 
 def _tell_begin(worker: WorkerContext) -> None:
@@ -153,7 +176,8 @@ def _again(
     worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> RetryLater | None:
     """Record a failed attempt and return when to retry; return None if no other attempt follows."""
-    waits, lost = _waits(worker, result, earlier), has_lost_session(worker, result)
+    waits = bool(result.restarts) or _waits(worker, result, earlier)
+    lost = has_lost_session(worker, result)
     follows = not (waits or lost or _is_retried(worker, result, earlier))
     if follows and not _has_next_turn(worker, result, earlier):
         return None
@@ -178,7 +202,7 @@ def _again(
             counted=not waits,
         )
     )
-    if waits:
+    if waits and not result.restarts:
         return RetryLater(0.0, refused=True, resets_in=result.retry_after)
     return RetryLater(delay)
 
@@ -232,12 +256,14 @@ def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[Worker
 def _is_retried(
     worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> bool:
-    config, turn = worker.config, worker.turn
-    if turn is not None:
-        # Each turn has its own retries.
-        earlier = earlier[turn.first_attempt - 1 :]
+    config = worker.config
+    earlier = _of_turn(worker, earlier)
     waited_for = Reason.RATE_LIMITED if config.rate_limit_wait else None
-    counted = [known for known in (*earlier, result) if known.reason is not waited_for]
+    counted = [
+        known
+        for known in (*earlier, result)
+        if known.reason is not waited_for and not known.restarts
+    ]
     if result.reason in (None, waited_for) or len(counted) > config.retries:
         return False
     if not (RETRIED[result.reason] or result.reason in config.retry_on):
@@ -246,6 +272,11 @@ def _is_retried(
         return False
     # In a resumed run, a container that was not found may still be running.
     return result.reason is not Reason.SETUP_FAILED or worker.checkpoints.launch() is None
+
+
+def _of_turn(worker: WorkerContext, earlier: Sequence[WorkerResult]) -> Sequence[WorkerResult]:
+    """Return the earlier attempts of the present turn: each turn has its own retries."""
+    return earlier if worker.turn is None else earlier[worker.turn.first_attempt - 1 :]
 
 
 def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:

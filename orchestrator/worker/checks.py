@@ -13,7 +13,12 @@ from pathlib import Path
 
 from orchestrator.engine.place import Part, Place
 from orchestrator.engine.spec import BindMount
-from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    OrchestratorError,
+    PlaceLostError,
+)
 from orchestrator.events import Notice
 from orchestrator.execution.output import findings_file, stage_log
 from orchestrator.execution.verdict import Verdict, judge_checks
@@ -55,7 +60,12 @@ def check(
         return [], verdict.with_note("no checks were run, because nothing was committed")
     done = worker.checkpoints.checks()
     if len(done) < len(wanted):
-        done = _Checks(worker, replace(workspace, start=tip)).all(done)
+        checks = _Checks(worker, replace(workspace, start=tip))
+        try:
+            done = checks.all(done)
+        except PlaceLostError:
+            # Checks can be repeated; those that have ended are recorded.
+            done = replace(checks, is_last_try=True).all(worker.checkpoints.checks())
     if len(done) == len(wanted):
         return done, judge_checks(verdict, done)
     why = f"{worker.cancel.why} before this worker's checks were done"
@@ -70,9 +80,15 @@ class _Checks:
 
     worker: WorkerContext
     workspace: Workspace
+    is_last_try: bool = False
+    """Whether the first place of the checks was lost."""
 
     def all(self, done: Sequence[CheckResult]) -> list[CheckResult]:
-        """Run the checks without a result until the worker is cancelled; return all results."""
+        """Run the checks without a result until the worker is cancelled; return all results.
+
+        Raises:
+            PlaceLostError: The first place was lost.
+        """
         root = self.worker.directory / CHECKED
         remove_tree(root)  # a process that died may have left a checkout
         place = None
@@ -85,6 +101,8 @@ class _Checks:
             except EngineUnavailableError:
                 raise
             except (OrchestratorError, OSError) as error:
+                if isinstance(error, PlaceLostError) and not self.is_last_try:
+                    raise
                 run = _unseen(f"the commit could not be checked out ({error})")
             return self._rest(list(done), run)
         finally:
@@ -130,7 +148,8 @@ class _Checks:
             left.mkdir(mode=0o700)
             os.chown(left, *fresh.user)
         setup = [self._setup] if project.setup else []
-        return open_check_place(self.worker, fresh, [*setup, *checks])
+        jobs = [*setup, *checks]
+        return open_check_place(self.worker, fresh, jobs, again=self.is_last_try)
 
     def _findings(self, check: str) -> BindMount:
         """Return the mount of the directory to which a check may write its SARIF file."""
@@ -199,7 +218,12 @@ class _Checks:
         left = self._findings(job.name).source
         try:
             ending = Work(self.worker, fresh, place, job, self.worker.cancel).done()
-            problem = _take_findings(place, job, left)
+            try:
+                problem = _take_findings(place, job, left)
+            except PlaceLostError as error:
+                if not self.is_last_try:
+                    raise
+                return _unseen(error.message)(job)
             self._keep_findings(left / SARIF, job, problem)
         except OSError as error:
             return _unseen(str(error))(job)
@@ -234,12 +258,13 @@ def _take_findings(place: Place, job: Job, into: Path) -> str | None:
     """Take a check's findings out of its place; return why this failed, or None.
 
     Raises:
+        PlaceLostError: The place is gone.
         EngineUnavailableError: The engine cannot be reached.
     """
     try:
         for part in job.parts:
             place.take(part.name, into, limit=MOST_FINDINGS)
-    except EngineUnavailableError:
+    except (EngineUnavailableError, PlaceLostError):
         raise
     except EngineError as error:
         return error.message

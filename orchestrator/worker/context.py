@@ -267,6 +267,12 @@ class WorkerContext:
         """Return the prefix of the names of the worker's containers."""
         return label.place_name(self.run.directory.run_id, self.number)
 
+    @property
+    def place_name(self) -> str:
+        """Return the name of the present attempt's place."""
+        run_id, earlier = self.run.directory.run_id, len(self.attempts())
+        return label.place_name(run_id, self.number, earlier=earlier)
+
     def network_of(self, step: Step) -> str:
         """Return the network of a step that has no network of another container.
 

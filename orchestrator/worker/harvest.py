@@ -12,6 +12,7 @@ from orchestrator.errors import (
     EngineError,
     ImageNotFoundError,
     OrchestratorError,
+    PlaceLostError,
     UnfinishedError,
 )
 from orchestrator.events import Notice, WorkerHarvesting
@@ -45,6 +46,7 @@ def harvest_worker(
     """Commit the worker's files to its branch, even if the worker failed.
 
     Raises:
+        PlaceLostError: The files are gone with their place.
         UnfinishedError: The disk or the engine failed; a resumed run tries again.
     """
     worker.run.emit(WorkerHarvesting(worker_id=worker.number))
@@ -68,6 +70,8 @@ def harvest_worker(
         workspace = replace(workspace, worktree=ensure_tree(worker, workspace))
         request = replace(request, workspace=workspace)
         harvested = harvest(request)
+    except PlaceLostError:
+        raise
     except (EngineError, ImageNotFoundError, OSError) as error:
         said = str(error) if isinstance(error, OSError) else error.message
         raise UnfinishedError(

@@ -4,7 +4,12 @@ from collections.abc import Iterable
 from itertools import islice
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
-from orchestrator.errors import EngineUnavailableError, OrchestratorError, StartCancelledError
+from orchestrator.errors import (
+    EngineUnavailableError,
+    OrchestratorError,
+    PlaceLostError,
+    StartCancelledError,
+)
 from orchestrator.events import WorkerPreparing
 from orchestrator.execution.output import WorkerLog, log_files
 from orchestrator.execution.verdict import Verdict, judge
@@ -37,6 +42,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
     """Run one worker, or continue it after a crash, and return its result, even if it failed.
 
     Raises:
+        PlaceLostError: The place is gone, and with it the work.
         EngineUnavailableError: The engine cannot be reached; a resumed run continues from here.
         UnfinishedError: The work could not be collected; a resumed run tries again.
     """
@@ -54,7 +60,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
             times.begin("setup")
             unready = unready or set_up(worker, workspace, place, services)
             before = _NOT_RUN if unready else checkpoints.ending() or open_log(worker)
-        except EngineUnavailableError:
+        except (EngineUnavailableError, PlaceLostError):
             raise
         except (OrchestratorError, OSError) as error:
             return result_of_failure(worker, _reason(error), str(error))

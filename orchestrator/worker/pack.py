@@ -133,7 +133,10 @@ def _watch(
         if time.monotonic() >= deadline:
             refusals.append(f"packing the worker's work took longer than {HARVEST_TIMEOUT:.0f} s")
         else:
-            use = place.usage((PACKED, PACKING), most_files=_MOST_FILES, seconds=MEASURE)
+            try:
+                use = place.usage((PACKED, PACKING), most_files=_MOST_FILES, seconds=MEASURE)
+            except EngineError:
+                return  # the thread that waits for the container's end gets the same error
             written = use.size
             # protection: written-data-of-harvest-is-measured
             if written <= room:

@@ -20,6 +20,7 @@ from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
     OrchestratorError,
+    PlaceLostError,
     UnsupportedError,
 )
 from orchestrator.events import WorkerWaiting
@@ -156,6 +157,7 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
     """Open the place of an attempt, or open it again after another process has died.
 
     Raises:
+        PlaceLostError: The place is gone.
         EngineUnavailableError: A place in which work may be cannot be opened.
         EngineError: The place could not be created, or its files could not be sent.
         OSError: A file of the worker is missing.
@@ -178,7 +180,7 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
         steps.append(step)
         parts.append(part)
     spec = PlaceSpec(
-        name=worker.name,
+        name=worker.place_name,
         labels=worker.labels(role="worker"),
         parts=tuple(parts),
         steps=(*service_steps(worker), *steps, last_step),
@@ -188,6 +190,8 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
     if known is None or known.refused is not None:
         try:
             place = _place(run, spec, _waiter(worker))
+        except PlaceLostError:
+            raise
         except EngineError as error:
             if worker.checkpoints.launch() is None:
                 raise
@@ -294,13 +298,16 @@ def _packing_step(worker: WorkerContext, workspace: Workspace, *, after: str) ->
     return replace(step, spec=replace(step.spec, command=start.command, env=env), after=after)
 
 
-def open_check_place(worker: WorkerContext, workspace: Workspace, jobs: Sequence[Job]) -> Place:
+def open_check_place(
+    worker: WorkerContext, workspace: Workspace, jobs: Sequence[Job], *, again: bool = False
+) -> Place:
     """Open the place in which checks run.
 
     Args:
         worker: The worker.
         workspace: A fresh checkout of its commit.
         jobs: The checks, and the setup for them.
+        again: Whether the first place of the checks was lost.
 
     Raises:
         EngineError: The place could not be created, or its files could not be sent.
@@ -309,7 +316,7 @@ def open_check_place(worker: WorkerContext, workspace: Workspace, jobs: Sequence
     steps = [job_step(worker, workspace, job) for job in jobs]
     names = [step.name for step in steps]
     spec = PlaceSpec(
-        name=f"{worker.name}-checks",
+        name=f"{worker.place_name}-checks{'-again' if again else ''}",
         labels=worker.labels(role="check"),
         parts=(
             *workspace.parts(names),

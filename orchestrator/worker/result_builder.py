@@ -2,6 +2,7 @@
 
 result_of_end       the container ended, and its work was harvested
 result_of_failure   the worker never started, or its end was not observed
+result_of_loss      the worker's place was lost, and its work with it
 result_of_skip      the worker will never run
 result_of_cancel    the worker was cancelled while it waited for another attempt
 result_of_dead_run  the run of the worker died, and is cleaned up
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.broker.ledger import Spent
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, PlaceLostError
 from orchestrator.execution.verdict import Verdict
 from orchestrator.git.changes import Changes
 from orchestrator.git.packed_work import Harvested
@@ -140,6 +141,14 @@ def result_of_failure(
     return result.model_copy(update={"turns": own_turns(worker, result)})
 
 
+def result_of_loss(worker: WorkerContext, error: PlaceLostError) -> WorkerResult:
+    """Return the result of an attempt whose place is gone."""
+    reason = Reason.DISK if error.key == "place.disk" else Reason.ENGINE_ERROR
+    result, launched = result_of_failure(worker, reason, error.message), worker.checkpoints.launch()
+    duration = 0.0 if launched is None else round(launched.age or 0.0, 3)
+    return result.model_copy(update={"log": str(worker.directory), "duration": duration})
+
+
 def result_of_skip(worker: WorkerContext, reason: Reason | None, message: str) -> WorkerResult:
     """Return the result of a worker that will never run; a success if `reason` is None."""
     status = Status.SUCCESS if reason is None else Status.FAILED
@@ -200,6 +209,7 @@ def with_attempts(result: WorkerResult, earlier: Sequence[WorkerResult]) -> Work
     return result.model_copy(
         update={
             "attempts": len(attempts),
+            "restarts": sum(attempt.restarts for attempt in attempts),
             "turns": all_turns(attempts),
             "cost": sum(attempt.cost for attempt in attempts),
             "cost_known": any(attempt.cost_known for attempt in attempts),

@@ -3,15 +3,18 @@
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import PlaceLostError
 from orchestrator.events import Event, Notice, WorkerPreparing, WorkerRetrying, WorkerStarted
 from orchestrator.record.history import attempts
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.worker import lifecycle
 from orchestrator.worker.attempts import RETRIED
 from tests.support.attempts import REFS, count, flaky, kept, state_of
 from tests.support.live import ROOT
@@ -123,6 +126,56 @@ class TestAttempts:
         assert retried(events)[0][2] == "setup_failed"
         assert worker.files_modified == ["x"]
         assert (state_of(repo).attempt(1, 1) / ".architect-parallel-1" / "a.txt").exists()
+
+
+def lose(monkeypatch: pytest.MonkeyPatch, *, times: int, restarts: bool = True) -> None:
+    """Let the places of the first attempts be lost, after the task has written its files."""
+    real, lost = lifecycle.harvest_worker, []
+
+    def harvest(*given: Any) -> Any:
+        if len(lost) < times:
+            lost.append(given)
+            raise PlaceLostError("its node is gone", key="place.lost", restarts=restarts)
+        return real(*given)
+
+    monkeypatch.setattr(lifecycle, "harvest_worker", harvest)
+
+
+class TestLostPlaces:
+    def test_attempt_is_made_again_and_is_no_retry(
+        self, repo: Path, local_engine: LocalEngine, tally: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lose(monkeypatch, times=1)
+        (worker,), events = watched(repo, local_engine, flaky(tally, failures=0))
+        assert (worker.status, worker.attempts, worker.restarts) == (Status.SUCCESS, 2, 1)
+        assert worker.files_modified == ["a.txt", "of-2"]
+        assert [event.counted for event in events if isinstance(event, WorkerRetrying)] == [False]
+        first = state_of(repo).attempt(1, 1)
+        assert (first / "stdout.log").exists()
+        assert WorkerResult.model_validate_json((first / "attempt.json").read_bytes()).restarts == 1
+
+    def test_attempt_is_made_again_only_once(
+        self, repo: Path, local_engine: LocalEngine, tally: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lose(monkeypatch, times=9)
+        (worker,), _ = watched(repo, local_engine, flaky(tally, failures=0))
+        assert (worker.status, worker.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
+        assert (worker.attempts, worker.restarts, count(tally)) == (2, 1, 2)
+        assert worker.log is not None
+
+    def test_restart_uses_up_no_retry(
+        self, repo: Path, local_engine: LocalEngine, tally: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lose(monkeypatch, times=1)
+        (worker,), _ = watched(repo, local_engine, flaky(tally, failures=2), retries=1)
+        assert (worker.status, worker.attempts, worker.restarts) == (Status.SUCCESS, 3, 1)
+
+    def test_attempt_that_is_to_blame_is_not_made_again(
+        self, repo: Path, local_engine: LocalEngine, tally: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lose(monkeypatch, times=1, restarts=False)
+        (worker,), _ = watched(repo, local_engine, flaky(tally, failures=0))
+        assert (worker.status, worker.attempts, worker.restarts) == (Status.FAILED, 1, 0)
 
 
 class TestKeep:

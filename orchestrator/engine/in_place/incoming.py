@@ -182,6 +182,7 @@ def _measure(root: str) -> None:
         if names not in uses:
             roots = [Path(spec["parts"][name]) for name in names]
             uses[names] = disk_use(roots, most_files=_MOST_FILES, seconds=_MEASURING)
+            # protection: files-of-pod-cannot-be-hidden
             if uses[names].hidden:
                 _reveal(roots)
                 uses[names] = disk_use(roots, most_files=_MOST_FILES, seconds=_MEASURING)

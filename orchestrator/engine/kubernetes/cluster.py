@@ -8,12 +8,21 @@ from urllib.parse import urlencode
 
 import urllib3.exceptions
 from kubernetes import client, config
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from orchestrator.errors import ConfigError, EngineError, EngineUnavailableError
 
 _TIMEOUT = 30
 """Seconds for a request. The client itself has no limit."""
 _LARGEST_ANSWER = 64 * 1024**2
+_PATIENCE = 120.0
+patient = retry(
+    retry=retry_if_exception_type(EngineUnavailableError),
+    stop=stop_after_delay(_PATIENCE),
+    wait=wait_exponential(multiplier=0.2, max=5),
+    reraise=True,
+)
+"""Decorator that repeats a call while the API server does not answer."""
 
 
 class ClusterRefusedError(EngineError):
@@ -29,6 +38,9 @@ class ClusterRefusedError(EngineError):
 
 class Cluster:
     """The API server of one context, and the namespace for workers."""
+
+    patience = _PATIENCE
+    """Seconds for which calls about a place are repeated: an API server takes long to restart."""
 
     def __init__(
         self,

@@ -88,14 +88,18 @@ class KubernetesEngine:
         return PodPlace(self._cluster, spec, waiter=waiter, network=proof)
 
     def adopt(self, container_id: str) -> PodStep | None:
-        """Return a handle of a step's container; of a Job, that of its agent."""
-        job, _, rest = container_id.partition("/")
-        step, _, run = rest.partition("/")
+        """Return a handle of a step's container; of a Job, that of its agent.
+
+        Raises:
+            PlaceLostError: The Job has another pod now, or none that can go on.
+        """
+        job, step, run, uid = [*container_id.split("/"), "", "", ""][:4]
         pod = JobPod(self._cluster, job)
         found = pod.find()
         if found is None:
             return None
-        pod.metadata = found["metadata"]
+        pod.metadata = {**found["metadata"], **({"uid": uid} if uid else {})}
+        pod.status()
         return PodStep(pod, step or _AGENT, int(run or pod.porter.call("state", _AGENT)["run"]))
 
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:  # noqa: ARG002

@@ -6,11 +6,17 @@ from functools import partial
 from typing import Any
 
 from orchestrator.engine.kubernetes.channel import PodProcess
-from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
+from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient
 from orchestrator.engine.kubernetes.pod import PORTER, START, STATE, selectable
 from orchestrator.engine.place import Waiter
 from orchestrator.engine.porter_calls import PorterCalls
-from orchestrator.errors import EngineError, NotRunningError, StartCancelledError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    NotRunningError,
+    PlaceLostError,
+    StartCancelledError,
+)
 from orchestrator.text.sanitize import one_line
 
 _LOOK = 0.3
@@ -22,6 +28,9 @@ _PROBLEMS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
 )
 _TALK = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "talk")
+_FAILED = ("Failed", "True")
+_NODE_IS_SHORT = "The node "
+"""How a node begins to say that it evicts a pod for a lack that is not the pod's fault."""
 
 
 class JobPod:
@@ -31,22 +40,30 @@ class JobPod:
         self._cluster, self.job = cluster, job
         self.metadata: dict[str, Any] = {}
         """What names the pod; empty until it is known."""
-        self.porter = PorterCalls(partial(self.talk, PORTER))
+        self.porter = self.calls(PORTER)
+
+    def calls(self, container: str) -> PorterCalls:
+        """Return calls to the porter's program in a container."""
+        return PorterCalls(partial(self._talk, container), patience=self._cluster.patience)
 
     @property
     def is_known(self) -> bool:
         """Return whether the pod was found."""
         return bool(self.metadata)
 
+    @patient
     def find(self) -> dict[str, Any] | None:
-        """Return the pod; None if the Job has none.
+        """Return the pod; None if the Job has none, or does not exist.
 
         Raises:
+            PlaceLostError: The pod is gone, and the Job has failed because of it.
             EngineError: The cluster refuses, or does not answer.
         """
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods"
         query = {"labelSelector": f"job-name={self.job}"}
         pods = self._cluster.request("GET", path, query=query)["items"]
+        if not pods and _has_failed(self._job()):
+            raise self._without_pod()
         return min(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
     def reason(self, pod: Mapping[str, Any] | None) -> str:
@@ -68,11 +85,13 @@ class JobPod:
         events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
         return str(events[-1].get("message", "")) if events else ""
 
+    @patient
     def status(self) -> dict[str, Any]:
         """Return the pod as the cluster records it.
 
         Raises:
-            EngineError: The pod is gone, or another pod has its name.
+            PlaceLostError: The pod is gone, or is about to go.
+            EngineError: The cluster refuses, or does not answer.
         """
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.metadata['name']}"
         try:
@@ -80,21 +99,71 @@ class JobPod:
         except ClusterRefusedError as error:
             if error.status != 404:
                 raise
-            raise _gone() from error
+            raise self._without_pod() from error
+        # protection: only-pod-that-was-fed-counts
         if found["metadata"]["uid"] != self.metadata["uid"]:
-            raise _gone()
+            raise self._without_pod()
+        self.check(found)
         return found
 
-    def talk(self, container: str) -> PodProcess:
+    def check(self, pod: Mapping[str, Any]) -> None:
+        """Check that a pod of the Job has not been taken away from it.
+
+        Raises:
+            PlaceLostError: It was evicted, deleted, or lost with its node.
+        """
+        status = pod["status"]
+        why = str(status.get("message") or status.get("reason") or "")
+        if status.get("reason") == "Evicted" and not why.startswith(_NODE_IS_SHORT):
+            raise PlaceLostError(f"the worker's pod was evicted: {why}", key="place.disk")
+        # protection: evicted-pod-is-never-success
+        if status.get("reason"):
+            raise _loss(why)
+        # protection: pod-that-is-taken-away-is-never-success
+        if "deletionTimestamp" in pod["metadata"]:
+            raise self._without_pod()
+        if any(found.get("restartCount") for found in status.get("containerStatuses") or ()):
+            raise _loss("its node started a container again")
+
+    def _job(self) -> dict[str, Any] | None:
+        path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs/{self.job}"
+        try:
+            return self._cluster.request("GET", path)
+        except ClusterRefusedError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def _without_pod(self) -> PlaceLostError:
+        """Return the error of a pod that is gone: with its Job, or without it."""
+        job = self._job()
+        if job is None or "deletionTimestamp" in job["metadata"]:
+            return PlaceLostError(
+                "the worker's pod is gone: another program removed it", key="place.removed"
+            )
+        if _has_failed(job, "DeadlineExceeded"):
+            return end_of_place("it was not collected before its deadline")
+        return _loss("it was drained, deleted or lost with its node")
+
+    def _talk(self, container: str) -> PodProcess:
         """Start a command `talk` of the porter's program.
 
         Raises:
-            EngineError: The container does not run.
+            PlaceLostError: The container does not run any more.
+            EngineUnavailableError: The container cannot be reached.
         """
         try:
             return self.run(container, _TALK)
         except NotRunningError as error:
-            raise EngineError("the place has ended", key="place.ended") from error
+            found = self.status()
+            phase = found["status"].get("phase")
+            if phase in ENDED or "terminated" in state_of(found, container):
+                raise end_of_place() from error
+            # The node may be a moment behind.
+            raise EngineUnavailableError(error.message, key="cluster.unreachable") from error
+        except EngineUnavailableError:
+            self.status()
+            raise
 
     def run(self, container: str, command: Sequence[str]) -> PodProcess:
         """Start a command in a container.
@@ -105,7 +174,7 @@ class JobPod:
         if not self.is_known:
             found = self.find()
             if found is None:
-                raise _gone()
+                raise self._without_pod()
             self.metadata = found["metadata"]
         return PodProcess(self._cluster, self.metadata["name"], container, command)
 
@@ -123,7 +192,8 @@ def await_running(
         waiter: Waits for the pod.
 
     Raises:
-        EngineError: The pod cannot be started, or has ended.
+        PlaceLostError: The pod has ended, or was taken away.
+        EngineError: The pod cannot be started.
         StartCancelledError: Nobody waits for it any more.
     """
     began = time.monotonic()
@@ -131,12 +201,14 @@ def await_running(
     asked, told = began, ""
     while True:
         found = pod.find()
+        # protection: replaced-pods-run-nothing
+        if found is not None:
+            pod.check(found)
         if found is not None and all(is_running(found, name) for name in containers):
             return found
         phase = "" if found is None else found["status"].get("phase", "")
-        is_leaving = found is not None and "deletionTimestamp" in found["metadata"]
-        if is_leaving or phase in ("Failed", "Succeeded"):
-            raise EngineError("the place has ended", key="place.ended")
+        if phase in ENDED:
+            raise end_of_place()
         problem = None if found is None else _problem(found)
         now = time.monotonic()
         problem_since = (problem_since or now) if problem else None
@@ -164,6 +236,10 @@ def state_of(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
             state: dict[str, Any] = found.get("state") or {}
             return state
     return {}
+
+
+ENDED = ("Failed", "Succeeded")
+"""Phases of a pod whose containers have all ended."""
 
 
 def is_running(pod: Mapping[str, Any], container: str) -> bool:
@@ -215,5 +291,16 @@ def _unscheduled(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _gone() -> EngineError:
-    return EngineError("the worker's pod is gone: another program removed it", key="place.ended")
+def _has_failed(job: Mapping[str, Any] | None, reason: str | None = None) -> bool:
+    conditions = () if job is None else job.get("status", {}).get("conditions") or ()
+    failed = [found for found in conditions if (found["type"], found["status"]) == _FAILED]
+    return any(reason in (None, found.get("reason")) for found in failed)
+
+
+def end_of_place(why: str = "its program in the pod does not run any more") -> PlaceLostError:
+    """Return the error of a place that has ended by itself."""
+    return PlaceLostError(f"the place has ended: {why}", key="place.ended")
+
+
+def _loss(why: str) -> PlaceLostError:
+    return PlaceLostError(f"the worker's pod was lost: {why}", key="place.lost", restarts=True)

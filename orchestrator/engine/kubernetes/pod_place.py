@@ -13,8 +13,14 @@ from secrets import token_hex
 
 from orchestrator.engine.in_place.archive import END
 from orchestrator.engine.in_place.porter import FOLLOWS
-from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
-from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, jobs, remove_job
+from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient
+from orchestrator.engine.kubernetes.job_pod import (
+    JobPod,
+    await_running,
+    end_of_place,
+    jobs,
+    remove_job,
+)
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod import (
     FILES,
@@ -31,7 +37,6 @@ from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.labels import PLACE
 from orchestrator.engine.part_files import archive_of, described, is_file, source_of, take_part
 from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step, Waiter
-from orchestrator.engine.porter_calls import PorterCalls
 from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
@@ -88,7 +93,7 @@ class PodPlace:
         self._cluster, self.spec, self._images = cluster, spec, images or {}
         self._parts, self._waiter, self._network = spec.parts, waiter or Waiter(), network
         self._pod = JobPod(cluster, job_name(spec))
-        self._files = PorterCalls(partial(self._pod.talk, FILES))
+        self._files = self._pod.calls(FILES)
 
     def put(self, parts: Sequence[Part]) -> None:
         """Send the files of parts that are new or have changed; create the pod if necessary."""
@@ -111,6 +116,7 @@ class PodPlace:
                 self._send(part, arrived)
         self._files.call("measure")
 
+    @patient
     def _create(self, single: frozenset[str]) -> None:
         described = job(self.spec, single, images=self._images)
         path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"
@@ -154,7 +160,8 @@ class PodPlace:
                 finally:
                     process.close()
             except NotRunningError as error:
-                raise EngineError("the place has ended", key="place.ended") from error
+                self._pod.status()
+                raise end_of_place() from error
             except EngineUnavailableError:
                 if not left:
                     raise
@@ -280,7 +287,7 @@ class PodPlace:
         """Delete the Job; the cluster ends its pod."""
         self._pod.porter.close()
         self._files.close()
-        remove_job(self._cluster, self._pod.job)
+        patient(remove_job)(self._cluster, self._pod.job)
 
 
 def _is_single(part: Part) -> bool:

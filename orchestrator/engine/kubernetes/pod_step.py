@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
-
-from orchestrator.engine.kubernetes.job_pod import JobPod, state_of
+from orchestrator.engine.kubernetes.job_pod import ENDED, JobPod, end_of_place, state_of
 from orchestrator.engine.kubernetes.pod import PORTER, container_name
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.errors import EngineError, EngineUnavailableError
@@ -18,13 +16,6 @@ _LOOK = 0.5
 _NOTICE = 15.0
 """Seconds that the porter takes at most to notice the end of a container."""
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
-patient = retry(
-    retry=retry_if_exception_type(EngineUnavailableError),
-    stop=stop_after_delay(120),
-    wait=wait_exponential(multiplier=0.2, max=5),
-    reraise=True,
-)
-"""Decorator that repeats failed calls for two minutes: an API server takes long to restart."""
 
 
 class PodStep:
@@ -40,7 +31,7 @@ class PodStep:
         """
         self._pod, self._step, self._run = pod, step, run
         self._container = container_name(step, run)
-        self.id = f"{pod.job}/{step}/{run}"
+        self.id = f"{pod.job}/{step}/{run}/{pod.metadata['uid']}"
         self.ports: Mapping[int, int] = {}
         self.before: Callable[[], None] | None = None
         """Called before the command begins: orders the steps that follow."""
@@ -61,11 +52,13 @@ class PodStep:
                 times[entry.event] = began + timedelta(seconds=entry.age)
         return ContainerState(started_at=times.get("started"), ended_at=times.get("ended"))
 
-    @patient
     def again(self) -> "PodStep | None":
-        """Return a new handle after lost contact; None if the pod no longer exists."""
+        """Return a new handle after lost contact; None if the pod no longer exists.
+
+        This waits until the porter answers, or until the cluster says that the pod is lost.
+        """
         try:
-            self._pod.status()
+            self._pod.porter.call("state", self._step)
         except EngineUnavailableError:
             raise
         except EngineError:
@@ -83,34 +76,33 @@ class PodStep:
 
         Raises:
             TimeoutError: The step still runs.
-            EngineError: The pod is gone, or ended without a record of the container.
+            PlaceLostError: The pod is gone, or ended without a record of the container.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            ended = self._end()
-            if ended is not None:
-                return ended
+            status = self._end()
+            if status is not None:
+                return status
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"the step `{self._step}` still runs")
             time.sleep(_LOOK)
 
-    @patient
     def _end(self) -> ExitStatus | None:
         pod = self._pod.status()
-        ended = state_of(pod, self._container).get("terminated")
-        if ended is None:
-            status = pod.get("status", {})
-            if status.get("phase") in ("Failed", "Succeeded") or status.get("reason"):
-                why = status.get("message") or status.get("reason") or "without a reason"
-                raise EngineError(f"the worker's pod ended: {why}", key="place.ended")
+        found = state_of(pod, self._container).get("terminated")
+        if found is None:
+            # protection: end-without-exit-code-is-no-success
+            if pod["status"].get("phase") in ENDED:
+                raise end_of_place("the cluster has no record of the container's end")
             return None
-        code = ended.get("exitCode")
+        # protection: exit-code-is-that-of-clusters-record
+        code = found.get("exitCode")
         if not isinstance(code, int):
             raise EngineError(
                 "the cluster does not know the exit code of a container",
                 key="cluster.unreadable-answer",
             )
-        return ExitStatus(exit_code=code, oom_killed=ended.get("reason") == "OOMKilled")
+        return ExitStatus(exit_code=code, oom_killed=found.get("reason") == "OOMKilled")
 
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
         """Send SIGTERM to all processes of the step, or kill them."""

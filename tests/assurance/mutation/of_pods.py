@@ -7,6 +7,8 @@ from tests.assurance.mutation.ways import Give, Instead, Never, Replace, Without
 
 POD = "tests/engine/kubernetes/test_pod.py"
 CHANNEL = "tests/engine/kubernetes/test_channel.py"
+LOST = "tests/engine/kubernetes/test_lost_pods.py"
+ATTEMPTS = "tests/worker/test_attempts.py"
 REFUSALS = "tests/engine/kubernetes/test_refusals.py"
 PROOF = "tests/engine/kubernetes/test_network_proof.py"
 ENFORCEMENT = "tests/runs/test_enforcement.py"
@@ -20,7 +22,18 @@ def pods() -> Iterator[Protection]:
         ("files arrive unaltered in pod", Never()),
         ("mounts in parts of pod stay", Never()),
         ("no pod without measurements", Never()),
+        ("files of pod cannot be hidden", Never()),
     )
+    yield from marked(
+        (LOST,),
+        ("only the pod that was fed counts", Never()),
+        ("evicted pod is never a success", Never()),
+        ("pod that is taken away is never a success", Never()),
+        ("replaced pods run nothing", Never()),
+        ("end without exit code is no success", Never()),
+        ("exit code is that of clusters record", Instead("0")),
+    )
+    yield from marked((ATTEMPTS,), ("lost attempt is made again once", Never()))
     yield from marked((CHANNEL,), ("frames of a pod are bounded", Never()))
     yield from marked(
         (REFUSALS,),

@@ -11,6 +11,7 @@ from orchestrator.engine.in_place.archive import END
 from orchestrator.engine.in_place.incoming import append, last_measurement, measure, unpack_part
 from orchestrator.engine.part_files import archive_of
 
+_USER = 20_301
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs files of another owner")
 
 
@@ -101,3 +102,28 @@ def test_what_was_measured_long_ago_does_not_count(root: Path, tmp_path: Path) -
     os.utime(tmp_path / "usage" / "agent.json", (1, 1))
     with pytest.raises(TimeoutError):
         last_measurement(tmp_path / "usage", "agent")
+
+
+@needs_root
+def test_no_step_hides_files_from_the_measurement(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "tree" / "files" / "closed"
+    closed.mkdir()
+    (closed / "f").write_bytes(b"x" * 100_000)
+    closed.chmod(0)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, _USER, _USER)
+    # Only the last part of a path may need to be searched by an ordinary user.
+    monkeypatch.chdir(tmp_path)
+    described = (root / "spec.json").read_text().replace(f"{tmp_path}/", "")
+    (root / "spec.json").write_text(described)
+    child = os.fork()
+    if not child:
+        os.setgroups([])
+        os.setgid(_USER)
+        os.setuid(_USER)
+        measure("own")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert last_measurement(tmp_path / "usage", "agent").size >= 100_000

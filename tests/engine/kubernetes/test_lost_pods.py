@@ -1,0 +1,262 @@
+"""Pods that are gone or about to go, against a stand-in for the API server."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.engine import KubernetesEngine
+from orchestrator.engine.kubernetes.job_pod import JobPod
+from orchestrator.engine.kubernetes.pod_place import PodPlace
+from orchestrator.engine.kubernetes.pod_step import PodStep
+from orchestrator.engine.place import PlaceSpec, Step
+from orchestrator.engine.spec import ContainerSpec
+from orchestrator.errors import EngineUnavailableError, PlaceLostError
+from tests.support.errors import raises
+
+pytestmark = pytest.mark.process
+PODS = "/api/v1/namespaces/agents/pods"
+JOBS = "/apis/batch/v1/namespaces/agents/jobs"
+JOB: dict[str, Any] = {"metadata": {"name": "job"}, "status": {}}
+FAILED = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+
+
+@dataclass
+class Api:
+    """Answers by path; a path without an answer is 404."""
+
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    silent: int = 0
+    """Number of requests that get no answer."""
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, api: Api) -> Iterator[Path]:
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            path = self.path.partition("?")[0]
+            api.asked.append((self.command, path))
+            if api.silent:
+                api.silent -= 1
+                self.close_connection = True
+                return
+            found = api.answers.get(path)
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(200 if found is not None else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps(found or {"reason": "NotFound"}).encode())
+
+        do_GET = do_POST = do_DELETE = answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+            ],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "namespace": "agents"}}],
+            "current-context": "x",
+        }
+        settings["contexts"][0]["context"]["user"] = "u"  # type: ignore[index]
+        file = tmp_path / "kubeconfig"
+        file.write_text(json.dumps(settings))
+        yield file
+        server.shutdown()
+
+
+@pytest.fixture
+def cluster(kubeconfig: Path) -> Cluster:
+    return Cluster(kubeconfig=kubeconfig)
+
+
+def pod(uid: str = "1", *, leaving: bool = False, **status: Any) -> dict[str, Any]:
+    metadata = {"name": "pod", "uid": uid, "creationTimestamp": uid, "labels": {}}
+    if leaving:
+        metadata["deletionTimestamp"] = "now"
+    return {"metadata": metadata, "status": {"phase": "Running", **status}}
+
+
+def ended(name: str, **how: Any) -> dict[str, Any]:
+    return {"name": name, "restartCount": 0, "state": {"terminated": how}}
+
+
+@pytest.fixture
+def step(cluster: Cluster) -> PodStep:
+    known = JobPod(cluster, "job")
+    known.metadata = pod()["metadata"]
+    return PodStep(known, "agent", 1)
+
+
+def test_exit_code_is_that_of_the_cluster(api: Api, step: PodStep) -> None:
+    api.answers[f"{PODS}/pod"] = pod(containerStatuses=[ended("agent-1", exitCode=3)])
+    assert step.wait(1).exit_code == 3
+    api.answers[f"{PODS}/pod"] = pod(
+        containerStatuses=[ended("agent-1", exitCode=137, reason="OOMKilled")]
+    )
+    assert step.wait(1).oom_killed
+    api.answers[f"{PODS}/pod"] = pod(
+        containerStatuses=[ended("agent-2", exitCode=0), ended("porter", exitCode=0)]
+    )
+    with pytest.raises(TimeoutError):
+        step.wait(0)
+
+
+@pytest.mark.parametrize("code", [None, "0", {}])
+def test_end_with_an_unreadable_code_is_an_error(api: Api, step: PodStep, code: object) -> None:
+    api.answers[f"{PODS}/pod"] = pod(containerStatuses=[ended("agent-1", exitCode=code)])
+    with raises("cluster.unreadable-answer"):
+        step.wait(1)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_end_of_a_pod_without_a_record_of_the_container_is_an_error(
+    api: Api, step: PodStep, phase: str
+) -> None:
+    api.answers[f"{PODS}/pod"] = pod(phase=phase)
+    with pytest.raises(PlaceLostError) as caught:
+        step.wait(0.1)
+    assert (caught.value.key, caught.value.restarts) == ("place.ended", False)
+
+
+OWN = 'Usage of EmptyDir volume "memory-0-0" exceeds the limit "64Mi". '
+DONE = [ended("agent-1", exitCode=0)]
+
+
+@pytest.mark.parametrize(
+    ("found", "job", "key", "restarts"),
+    [
+        pytest.param(
+            pod(leaving=True, containerStatuses=DONE), JOB, "place.lost", True, id="drained",
+        ),
+        pytest.param(
+            pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.",
+                containerStatuses=DONE), JOB, "place.lost", True, id="the node's lack",
+        ),
+        pytest.param(
+            pod(phase="Succeeded", reason="Evicted", message=OWN, containerStatuses=DONE),
+            JOB, "place.disk", False, id="its own files",
+        ),
+        pytest.param(pod(reason="NodeLost"), JOB, "place.lost", True, id="unreachable node"),
+        pytest.param(pod(uid="2", containerStatuses=DONE), JOB, "place.lost", True, id="replaced"),
+        pytest.param(None, JOB, "place.lost", True, id="deleted"),
+        pytest.param(None, {**JOB, "status": {"conditions": [FAILED]}}, "place.lost", True,
+                     id="deleted, newer cluster"),
+        pytest.param(None, None, "place.removed", False, id="Job deleted"),
+        pytest.param(pod(leaving=True), {**JOB, "metadata": {"deletionTimestamp": "now"}},
+                     "place.removed", False, id="Job is being deleted"),
+        pytest.param(
+            pod(leaving=True),
+            {**JOB, "status": {"conditions": [{**FAILED, "reason": "DeadlineExceeded"}]}},
+            "place.ended", False, id="deadline",
+        ),
+        pytest.param(
+            pod(containerStatuses=[{"name": "agent-1", "restartCount": 1,
+                                    "state": {"terminated": {"exitCode": 0}}}]),
+            JOB, "place.lost", True, id="started again",
+        ),
+    ],
+)  # fmt: skip
+def test_pod_that_was_taken_away_is_never_a_success(
+    api: Api, step: PodStep, found: Any, job: Any, key: str, restarts: bool
+) -> None:
+    api.answers |= {path: answer for path, answer in {
+        f"{PODS}/pod": found, f"{JOBS}/job": job}.items() if answer}  # fmt: skip
+    with pytest.raises(PlaceLostError) as caught:
+        step.wait(0.1)
+    assert (caught.value.key, caught.value.restarts) == (key, restarts)
+
+
+def place(cluster: Cluster) -> PodPlace:
+    described = ContainerSpec(
+        name="x", image="x", command=(), user="20001:20001", workdir="/", labels={}
+    )
+    return PodPlace(
+        cluster,
+        PlaceSpec(name="job", labels={}, parts=(), steps=(Step(name="agent", spec=described),)),
+    )
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [pod(leaving=True), pod("2", containerStatuses=[
+            {"name": name, "state": {"running": {}}} for name in ("porter", "files")])],
+        [pod(phase="Failed")],
+        [pod(phase="Succeeded"), pod("2", phase="Pending")],
+        [],
+    ],
+    ids=["lost", "failed", "ended", "none"],
+)  # fmt: skip
+def test_place_is_never_opened_in_another_pod(
+    api: Api, cluster: Cluster, pods: list[dict[str, Any]]
+) -> None:
+    job = JOB if pods else {**JOB, "status": {"conditions": [FAILED]}}
+    api.answers |= {PODS: {"items": pods}, JOBS: JOB, f"{JOBS}/job": job}
+    with pytest.raises(PlaceLostError):
+        place(cluster).put(())
+    assert not [path for _, path in api.asked if path.endswith("/exec")]
+
+
+def test_handle_of_a_step_is_that_of_its_pod(
+    api: Api, kubeconfig: Path, step: PodStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubeconfig)
+    )
+    engine = KubernetesEngine()
+    api.answers |= {PODS: {"items": [pod()]}, f"{PODS}/pod": pod(), f"{JOBS}/job": JOB}
+    found = engine.adopt(step.id)
+    assert found is not None
+    assert found.id == step.id
+    api.answers |= {PODS: {"items": [pod("2")]}, f"{PODS}/pod": pod("2")}
+    with pytest.raises(PlaceLostError):
+        engine.adopt(step.id)
+    api.answers |= {PODS: {"items": []}}
+    assert engine.adopt(step.id) is None
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda step: step.wait(0), lambda step: step._pod.find(), lambda step: step.kill("SIGTERM")],
+    ids=["wait", "find", "kill"],
+)
+def test_api_server_that_does_not_answer_is_asked_again(
+    api: Api, step: PodStep, ask: Callable[[PodStep], object]
+) -> None:
+    api.answers |= {
+        f"{PODS}/pod": pod(containerStatuses=[ended("agent-1", exitCode=3)]),
+        PODS: {"items": [pod()]},
+    }
+    api.silent = 3
+    ask(step)
+    assert len(api.asked) == 4
+
+
+def test_pod_that_cannot_be_reached_is_lost_only_if_the_cluster_says_so(
+    api: Api, step: PodStep
+) -> None:
+    api.answers |= {f"{PODS}/pod": pod(), f"{JOBS}/job": JOB}
+    with pytest.raises(EngineUnavailableError):
+        step._pod._talk("porter")
+    api.answers[f"{PODS}/pod"] = pod(leaving=True)
+    with pytest.raises(PlaceLostError):
+        step.kill("SIGTERM")
+    assert step.again() is None
