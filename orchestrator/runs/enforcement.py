@@ -4,7 +4,7 @@ What was found holds until the machine starts again or the engine changes.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -32,16 +32,18 @@ _DELEGATE = (
     "for a rootless engine, cgroup v2 and `Delegate=cpu cpuset io memory pids` in the systemd unit "
     "`user@.service`; otherwise the kernel parameter `cgroup_enable=memory`"
 )
-_HELPS: dict[Limit, str] = {
+_HELPS: Mapping[Limit, str] = {
     "memory": _DELEGATE,
     "cpus": _DELEGATE,
     "pids": _DELEGATE,
     "swap": "the kernel parameter `swapaccount=1`",
     "seccomp": "an engine and a kernel with seccomp",
-    "network": "for a cluster, a network plugin that enforces network policies, and the objects of "
-    "`orchestrator kubernetes manifest`",
 }
 """The setting of the machine with which its engine enforces a limit."""
+_POLICY = (
+    "a network plugin that enforces network policies, and the objects of "
+    "`orchestrator kubernetes manifest`"
+)
 
 
 class _Found(BaseModel):
@@ -108,6 +110,7 @@ def check_enforcement(
     """
     every = list(every)
     enforced, reached = dict(features.enforced), ""
+    in_cluster = isinstance(engine, NetworkProver)
     needs_proof = any("network" not in isolation.allow_unenforced for isolation in every)
     if isinstance(engine, NetworkProver) and needs_proof:
         reached = engine.prove_network(str(repository.common_dir))
@@ -128,14 +131,17 @@ def check_enforcement(
             raise UnsupportedError(
                 f"the engine ({features.version}) does not enforce these limits: {named}",
                 key="limits.unenforced",
-                hint="; ".join(filter(None, [reached, unenforced_hint(refused)])),
+                hint="; ".join(
+                    filter(None, [reached, unenforced_hint(refused, in_cluster=in_cluster)])
+                ),
             )
     return replace(features, enforced=enforced)
 
 
-def unenforced_hint(limits: Sequence[Limit]) -> str:
+def unenforced_hint(limits: Sequence[Limit], *, in_cluster: bool = False) -> str:
     """Return what helps if the engine does not enforce limits."""
-    helps = dict.fromkeys(_HELPS[name] for name in limits if name in _HELPS)
+    settings: Mapping[Limit, str] = {"network": _POLICY} if in_cluster else _HELPS
+    helps = dict.fromkeys(settings[name] for name in limits if name in settings)
     accept = f"`--allow-unenforced {','.join(limits)}` starts runs without the limit"
     return "; ".join([*(f"what helps: {setting}" for setting in helps), accept])
 

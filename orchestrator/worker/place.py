@@ -107,7 +107,6 @@ def _check_no_network(engine: ContainerEngine, config: ParallelConfig) -> None:
         "`services`": config.project.services,
         "`ports`": isolation.ports,
         "`keys: broker`": isolation.keys == "broker",
-        "`secrets`": isolation.secrets,
     }
     # protection: engine-without-networks-refuses-what-needs-one
     if refused := sorted(name for name, is_used in used.items() if is_used):

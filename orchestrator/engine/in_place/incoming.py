@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tarfile
 import time
 from contextlib import suppress
@@ -108,7 +109,9 @@ def _replace(new: Path, top: Path, earlier: list[str]) -> list[str]:
         return []
     source, target = new / _FILES, top / _FILES
     info, names = source.stat(), os.listdir(source)
+    # Files in directories that only can be read are replaced, too.
     source.chmod(0o700)
+    target.chmod(0o700)
     for name in names:
         # A name of another owner is where the runtime has mounted something: to replace it would
         # end the mount.
@@ -116,7 +119,7 @@ def _replace(new: Path, top: Path, earlier: list[str]) -> list[str]:
         if os.path.lexists(target / name) and (target / name).lstat().st_uid != os.getuid():
             continue
         _remove_for(source / name, target / name)
-        (source / name).replace(target / name)
+        _move(source / name, target / name)
     for name in set(earlier) - set(names):
         _remove_for(None, target / name)
     target.chmod(info.st_mode & 0o7777)
@@ -124,10 +127,27 @@ def _replace(new: Path, top: Path, earlier: list[str]) -> list[str]:
     return names
 
 
+def _move(source: Path, target: Path) -> None:
+    info = source.lstat()
+    if not stat.S_ISDIR(info.st_mode):
+        source.replace(target)
+        return
+    # A directory that moves to another one must be writable.
+    source.chmod(0o700)
+    source.replace(target)
+    target.chmod(stat.S_IMODE(info.st_mode))
+    os.utime(target, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
 def _remove_for(new: Path | None, path: Path) -> None:
     """Remove what a new file cannot replace by itself."""
     is_directory = path.is_dir() and not path.is_symlink()
     if is_directory:
+        path.chmod(0o700)
+        for directory, names, _ in os.walk(path):
+            for name in names:
+                if not os.path.islink(f"{directory}/{name}"):
+                    os.chmod(f"{directory}/{name}", 0o700)
         shutil.rmtree(path)
     elif new is None or (new.is_dir() and not new.is_symlink()):
         path.unlink(missing_ok=True)

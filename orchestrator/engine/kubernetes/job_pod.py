@@ -82,6 +82,12 @@ class JobPod:
             events = self._cluster.request("GET", path, query=query)["items"]
         except EngineError:
             return ""
+        # What went well is no reason, but for an image that takes long.
+        events = [
+            event
+            for event in events
+            if event.get("type") == "Warning" or event.get("reason") == "Pulling"
+        ]
         events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
         return str(events[-1].get("message", "")) if events else ""
 

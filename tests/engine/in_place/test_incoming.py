@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,35 @@ def test_what_is_mounted_in_a_part_is_not_replaced(root: Path, tmp_path: Path) -
     os.chown(pointer, 12345, 12345)
     send(root, "tree", source, known="1")
     assert pointer.read_text() == "mounted"
+
+
+@needs_root
+@pytest.mark.process
+def test_files_in_read_only_directories_are_replaced(root: Path, tmp_path: Path) -> None:
+    """As the steps' user, who has no right to ignore the modes of files."""
+    source, files = tmp_path / "source", tmp_path / "tree" / "files"
+    (source / "d").mkdir(parents=True)
+    for text in ("1", "2"):
+        for path in (source / "f", source / "d" / "f"):
+            path.unlink(missing_ok=True)
+            path.write_text(text)
+            path.chmod(0o400)
+            path.parent.chmod(0o500)
+        program = (
+            "import sys; from pathlib import Path\n"
+            "from tests.engine.in_place.test_incoming import send\n"
+            "send(Path(sys.argv[1]), 'tree', Path(sys.argv[2]), known=sys.argv[3])"
+        )
+        subprocess.run(
+            [
+                *("setpriv", "--bounding-set", "-dac_override,-dac_read_search"),
+                *(sys.executable, "-c", program, root, source, text),
+            ],
+            check=True,
+            cwd=Path(__file__).parents[3],
+        )
+        assert [(files / name).read_text() for name in ("f", "d/f")] == [text, text]
+        assert [path.stat().st_mode & 0o777 for path in (files, files / "d")] == [0o500, 0o500]
 
 
 def test_what_was_measured_long_ago_does_not_count(root: Path, tmp_path: Path) -> None:

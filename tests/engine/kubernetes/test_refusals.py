@@ -70,14 +70,14 @@ def test_cluster_claims_no_network_policy(engine: KubernetesEngine) -> None:
         {"network": "open"},
         {"network": "none", "keys": "broker"},
         {"network": "none", "ports": "3000"},
-        {"network": "none", "secrets": ("HOME",)},
     ],
     ids=lambda settings: " ".join(settings),
 )
-def test_what_needs_a_network_or_secrets_is_refused(
+def test_what_needs_a_network_is_refused(
     engine: KubernetesEngine, tmp_path: Path, settings: dict[str, object]
 ) -> None:
     features = engine.check(images=(), runtime=None)
-    check_transfer(engine, features, load({"network": "none"}, top=tmp_path))
+    allowed = {"network": "none", "secrets": ("HOME",), "setup": ("true",), "checks": ("true",)}
+    check_transfer(engine, features, load(allowed, top=tmp_path))
     with pytest.raises(UnsupportedError):
         check_transfer(engine, features, load(settings, top=tmp_path))
