@@ -110,6 +110,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
         "commands.cleanup", "restore", "Restore work from the backups of a cleanup."
     ),
     "image": _Command("commands.image", "app", "Build, list, save and load workers' images."),
+    "kubernetes": _Command("commands.kubernetes", "app", "Prepare a cluster for workers."),
     "cache": _Command("commands.cache", "app", "Fill, list and remove package caches of workers."),
     "init": _Command("init.command", "init", "Write a configuration file that fits the project."),
     "config": _Command("commands.config", "app", "Print and check the configuration."),

@@ -24,7 +24,7 @@ from orchestrator.config.fields import (
 from orchestrator.config.merge import merge
 from orchestrator.config.presets import PRESETS
 from orchestrator.config.project import Service
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.run import MOST_EVER, ParallelConfig
 from orchestrator.config.values import DEFAULT_TIMEOUT
 
 Wider = Callable[[Any, Any], bool]
@@ -261,10 +261,14 @@ def bound_of(*layers: Sequence[Setting]) -> Typed:
         for field, setting in given.items()
         if field in of_preset or field != CONTAINER_FIELDS["secrets"]
     }
+    # What a weaker source allows for the number of workers is checked elsewhere.
+    valid = {"tasks": ("-",), "max_workers": MOST_EVER}
+    least = [
+        Setting(field=RUN_FIELDS[name], value=value, kind="option", name="-")
+        for name, value in valid.items()
+    ]
     return Typed(
-        config=merge(
-            ((Setting(field=("tasks",), value=("-",), kind="option", name="-"),), *layers)
-        ),
+        config=merge((least, *layers)),
         settings={**{field: preset for field in of_preset if preset}, **bounding},
         of_preset=of_preset,
     )

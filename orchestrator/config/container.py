@@ -69,6 +69,10 @@ GATEWAYS: frozenset[Network] = frozenset({"allowlist", "learn"})
 _CHOICES = "|".join(NETWORKS)
 
 
+CLUSTERS = frozenset({"kubernetes"})
+"""Engines whose own scheduler lets workers wait for room."""
+
+
 class Isolation(Model):
     """Isolation of a worker's container: network, mounts, environment."""
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from orchestrator.config.bounds import OF_THE_USER, Typed, bound_of, value_text
+from orchestrator.config.container import CLUSTERS
 from orchestrator.config.derived import with_changes
-from orchestrator.config.fields import RUN_FIELDS, FieldPath, Setting
+from orchestrator.config.fields import CONTAINER_FIELDS, RUN_FIELDS, FieldPath, Setting
 from orchestrator.config.json_schema import json_schema
 from orchestrator.config.merge import merge, problems_of, problems_of_file, validate_texts
 from orchestrator.config.run import (
@@ -58,6 +59,7 @@ _WORKERS = RUN_FIELDS["workers"]
 _MAX_WORKERS = RUN_FIELDS["max_workers"]
 _SOME_TASK = [Setting(field=_TASKS, value=["a task"], kind="option", name="--task")]
 _AGENT_CLI = RUN_FIELDS["agent_cli"]
+_ENGINE = CONTAINER_FIELDS["engine"]
 
 Layers = tuple[list[Setting], ...]
 """Settings by source, in increasing precedence: file, block for an agent program in the file,
@@ -144,17 +146,19 @@ def load_settings(
     file_layer = _number_auto(from_file(path, problems, top=found_in)) if path else []
     environment_problems: Problems = []
     environment_layer = _number_auto(from_environment(environ, environment_problems))
+    in_options: Problems = []
+    option_layer = _number_auto(from_options(options, environ, in_options))
     most = _most_workers(file_layer, environment_layer)
+    in_cluster = [] if most else _most_in_cluster(file_layer, environment_layer, option_layer)
+    most = most or in_cluster
     problems += problems_of_file(_bound(file_layer, most))
     hint = _file_hint(path if named else None) if problems else _VARIABLES_HINT
     # protection: forbidden-keys-of-discovered-file-refused
     refused = [] if named else out_of_bounds(file_layer)
     problems += environment_problems
     problems += problems_of(_bound(environment_layer, most), validate_texts)
-    in_options: Problems = []
-    option_layer = _number_auto(from_options(options, environ, in_options))
     in_options += problems_of(_bound(option_layer, most), validate_texts)
-    layers = _for_program(file_layer, environment_layer, option_layer)
+    layers = _for_program(file_layer, [*in_cluster, *environment_layer], option_layer)
     hint = NAME_IT.format(path) if refused else _OPTIONS_HINT if in_options else hint
     problems += refused + in_options
     if task_needed and not _any_task(layers):
@@ -188,6 +192,14 @@ def _most_workers(*layers: list[Setting]) -> list[Setting]:
     if not text.isdecimal() or not 1 <= int(text) <= MOST_EVER:
         return []
     return [Setting(field=_MAX_WORKERS, value=int(text), kind="option", name="max_workers")]
+
+
+def _most_in_cluster(*layers: list[Setting]) -> list[Setting]:
+    """Return a `max_workers` that limits nothing if the engine is a cluster, which has a queue."""
+    given = [setting.value for layer in layers for setting in layer if setting.field == _ENGINE]
+    if not given or given[-1] not in CLUSTERS:
+        return []
+    return [Setting(field=_MAX_WORKERS, value=MOST_EVER, kind="option", name="max_workers")]
 
 
 def _bound(layer: list[Setting], most: list[Setting]) -> list[Setting]:

@@ -156,18 +156,19 @@ class ParallelConfig(Model):
     ] = Field(min_length=1)
     """Tasks, one per worker; the first is repeated if there are more workers."""
     max_workers: int = Field(default=MOST_WORKERS, ge=1, le=MOST_EVER)
-    """Highest allowed value of `workers`."""
+    """Highest allowed value of `workers`. With the engine `kubernetes`, the default is 1000."""
     workers: Annotated[
         int,
         WithJsonSchema(_WORKERS_SCHEMA),
         Option(
             Group.COMMON,
             "N",
-            help="Maximum number of workers at the same time: 1-10, or `auto` to fit this machine.",
+            help="Maximum number of workers at the same time: 1-10 (more in a cluster), or `auto` "
+            "to fit this machine.",
         ),
     ] = Field(default=3, ge=1, validate_default=True)
-    """Maximum number of workers that run at the same time: 1-10 (or up to `max_workers`), or `auto`
-    for as many as fit on this machine.
+    """Maximum number of workers that run at the same time: 1-10 (or up to `max_workers`), any
+    number in a cluster, or `auto` for as many as fit on this machine.
     """
     auto_workers: bool = False
     """Whether `workers` was `auto`: each worker then waits until the machine has the CPUs and

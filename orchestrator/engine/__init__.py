@@ -140,7 +140,14 @@ def load_engine(name: str, address: str = "") -> "Engine":
             key="engine.unknown",
             hint=f"installed engines: {', '.join(sorted(offered))}",
         )
-    create = offered[name].load()
+    try:
+        create = offered[name].load()
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the engine `{name}` needs the Python package `{error.name}`, which is not installed",
+            key="engine.needs-package",
+            hint=f"pip install 'worktree-orchestrator[{name}]'",
+        ) from error
     engine: Engine = create(address) if address else create()
     return engine
 

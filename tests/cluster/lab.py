@@ -23,8 +23,9 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
 from pathlib import Path
+
+from orchestrator.engine.kubernetes.manifest import manifest
 
 NAMESPACE = "agents"
 LAB = "ORCHESTRATOR_TEST_CLUSTER"
@@ -203,11 +204,8 @@ class Lab:
         self._start_in_hub(_SCHEDULER)
         taints = ("get", "nodes", "-o", "jsonpath={.items[*].spec.taints}")
         self._until("no node has a taint", lambda: not self.kubectl(*taints).strip())
-        self.kubectl("create", "namespace", NAMESPACE)
-        manifest = files("orchestrator.engine.kubernetes").joinpath("manifest.yaml").read_text()
-        self.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=manifest)
-        binding = ("create", "rolebinding", "runner", "--role=orchestrator", "--user=runner")
-        self.kubectl(*binding, "-n", NAMESPACE)
+        made = manifest(NAMESPACE, users=["runner"], pods=100)
+        self.kubectl("apply", "-f", "-", stdin=made)
         account = ("get", "serviceaccount", "default", "-n", NAMESPACE)
         self._until("the namespace has its account", lambda: self.kubectl(*account))
 

@@ -75,6 +75,26 @@ def test_number_of_workers_is_bounded(value):
     assert mistakes({"workers": value}) == [f"option `--workers` is `{value}`: {bound}"]
 
 
+@pytest.mark.parametrize("source", ["option", "variable", "file"])
+def test_cluster_may_have_more_workers(tmp_path, source):
+    named = write(tmp_path, "container: {engine: kubernetes}") if source == "file" else None
+    environ = {"ORCHESTRATOR_ENGINE": "kubernetes"} if source == "variable" else {}
+    option = {"engine": "kubernetes"} if source == "option" else {}
+
+    def workers(number, **rest):
+        options = {"tasks": ("x",), "workers": number, **option, **rest}
+        return load_config(options=options, environ=environ, top=tmp_path, file=named).workers
+
+    assert workers("30") == 30
+    assert workers("30", preset="untrusted") == 30
+    with pytest.raises(ConfigError):
+        workers("1001")
+    environ["ORCHESTRATOR_MAX_WORKERS"] = "20"
+    assert workers("20") == 20
+    with pytest.raises(ConfigError):
+        workers("21")
+
+
 def test_named_file_and_environment_may_raise_max_workers(tmp_path):
     named = write(tmp_path, "parallel_runs: {max_workers: 64, workers: 20}")
     assert load(file=named).workers == 20

@@ -1,13 +1,14 @@
 """Tests that commands on a recorded run use the run's engine, whatever the user's settings are."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 import orchestrator.engine
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.engine import ContainerSpec, Engine, engine_of_run
+from orchestrator.engine import ContainerSpec, Engine, engine_of_run, load_engine
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
 from orchestrator.engine.run_engine import RunEngine
@@ -16,6 +17,7 @@ from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from tests.support.answering_engine import AnsweringEngine
+from tests.support.errors import raises
 from tests.support.runs import configured
 
 USED = RunEngine(kind="docker", id="A", address="unix:///a", version="docker 1")
@@ -142,3 +144,11 @@ def test_cleanup_says_which_engine_it_could_not_look_at(
     assert [problem.partition(": ")[2] for problem in report.problems] == [
         "the run was started with another engine: local 1 at `unix:///a`"
     ]
+
+
+def test_engine_without_its_package_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("orchestrator.engine.kubernetes")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    with raises("engine.needs-package", "`kubernetes`", "worktree-orchestrator[kubernetes]"):
+        load_engine("kubernetes")

@@ -3,10 +3,10 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -18,6 +18,7 @@ from orchestrator.agents.settings_check import (
     user_variables,
     with_needed_broker,
 )
+from orchestrator.cli.check import Check, State, check_line, check_of_error
 from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.messages import show, show_json
 from orchestrator.config.derived import with_isolation
@@ -26,6 +27,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import room
 from orchestrator.config.values import Limit
 from orchestrator.engine import load_engine
+from orchestrator.engine.diagnosis import DiagnosingEngine
 from orchestrator.engine.egress import check_runtime
 from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.gateway_probe import gateway_problem, open_network_problem
@@ -46,8 +48,7 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.workspace.overlay_probe import tested_way
 
 LOW_DISK = 2 * 1024**3
-_State = Literal["ok", "warn", "fail", "unknown"]
-_HOW: dict[str, tuple[_State, str]] = {
+_HOW: dict[str, tuple[State, str]] = {
     "kernel": ("ok", "enforced by the kernel (tested)"), "watched": ("ok", "watched by the run"),
     "no": ("warn", "not enforced"), "unknown": ("unknown", "not tested"),
 }  # fmt: skip
@@ -55,31 +56,17 @@ _WAYS = {
     "overlay": "overlay", "bind": "bind mounts with a full checkout per worker",
     "streams": "copies are sent to the engine (`transfer: streams`)",
 }  # fmt: skip
-_MARKS = {"ok": "✓", "warn": "!", "fail": "✗", "unknown": "?"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One check of the machine, and its result."""
-
-    name: str
-    state: _State = "ok"
-    detail: str
-    hint: str | None = None
-    exit_code: int = 0
-    """Exit code of the command if this check fails."""
-    limits: tuple[Limit, ...] = ()
-    """The limits of containers that this check is about."""
-    enforced: Enforcement | Literal["unknown"] | None = None
-    """How these limits are enforced."""
 
 
 def doctor(
     config: Config = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Engine to check: `docker` or `kubernetes`.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check that this machine can start a run."""
-    checks = list(_checks(config))
+    checks = list(_checks(config, engine))
     if as_json:
         ok = not any(check.exit_code for check in checks)
         limits = {limit: check.enforced for check in checks for limit in check.limits}
@@ -92,14 +79,14 @@ def doctor(
     raise typer.Exit(max(check.exit_code for check in checks))
 
 
-def _checks(file: Path | None) -> Iterator[Check]:
+def _checks(file: Path | None, name: str | None) -> Iterator[Check]:
     yield check_git()
     yield from _repository()
     check, config = _configuration(file)
     yield check
     yield from _agent(config)
     try:
-        engine = load_engine("docker")
+        engine = load_engine(name or config.isolation.engine)
     except OrchestratorError as error:
         yield check_of_error("engine", error)
         return
@@ -143,13 +130,6 @@ def _agent(config: ParallelConfig) -> Iterator[Check]:
             # Models are usually chosen on the command line, so a missing key is only a warning.
             yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
     yield from (check_of_error("agent", error) for error in problems.errors)
-
-
-def check_of_error(name: str, error: OrchestratorError) -> Check:
-    """Return the check that ended with an error."""
-    return Check(
-        name=name, state="fail", detail=error.message, hint=error.hint, exit_code=error.exit_code
-    )
 
 
 def check_git() -> Check:
@@ -197,6 +177,9 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     place = f", at `{one_line(features.address)}`" if features.address else ""
     here = features.address.startswith("unix://")
     yield Check(name="engine", detail=features.version + ("" if here else place))
+    if isinstance(engine, DiagnosingEngine):
+        yield from _findings(engine, features, config)
+        return
     runtime = config.isolation.runtime
     yield _runtimes(features, runtime)
     yield _system_calls(features, runtime)
@@ -209,6 +192,26 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
         yield check_image(engine, image, required=required)
     problems = [check_of_error("machine", error) for error in machine_problems(config, features)]
     yield from problems or [_room(features, config)]
+
+
+def _findings(
+    engine: DiagnosingEngine, features: EngineFeatures, config: ParallelConfig
+) -> Iterator[Check]:
+    """Return what an engine found out by itself."""
+    enforced = dict(features.enforced)
+    try:
+        repository = str(Repository(Path.cwd()).common_dir)
+        for finding in engine.diagnose(repository, tuple(_images(config))):
+            if finding.enforced:
+                enforced["network"] = "kernel"
+            yield Check(
+                name=finding.name, state=finding.state, detail=one_line(finding.detail),
+                hint=finding.hint, exit_code=finding.exit_code,
+            )  # fmt: skip
+    except OrchestratorError as error:
+        yield check_of_error("engine", error)
+        return
+    yield from _enforcements(enforced, config, {"kernel": ("ok", "enforced by the nodes")})
 
 
 def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
@@ -258,21 +261,7 @@ def _limits(engine: Engine, config: ParallelConfig, runtime: str | None) -> Iter
         detail = f"not tested: {error.message}"
         yield Check(name="limits", state="unknown", detail=detail, limits=every, enforced="unknown")
         return
-    groups: dict[Enforcement | Literal["unknown"], list[Limit]] = {}
-    for limit in every:
-        groups.setdefault(proven.enforced.get(limit, "unknown"), []).append(limit)
-    for how, limits in groups.items():
-        allowed = {*limits} <= {*config.isolation.allow_unenforced}
-        fails, (state, said) = how == "no" and not allowed, _HOW[how]
-        yield Check(
-            name="limits",
-            state="fail" if fails else state,
-            detail=f"{', '.join(limits)}: {said}",
-            hint=unenforced_hint(limits) if how == "no" else None,
-            exit_code=UnsupportedError.exit_code if fails else 0,
-            limits=tuple(limits),
-            enforced=how,
-        )
+    yield from _enforcements(proven.enforced, config, {})
     if proven.reports_memory is False:
         detail = "the engine does not report that a container ran out of memory"
         yield Check(name="limits", state="warn", detail=detail)
@@ -280,6 +269,28 @@ def _limits(engine: Engine, config: ParallelConfig, runtime: str | None) -> Iter
     where = "shared with" if proven.boot == own else "not that of"
     if proven.boot and own:
         yield Check(name="kernel", detail=f"{proven.kernel}, {where} this machine")
+
+
+def _enforcements(
+    enforced: Mapping[Limit, Enforcement],
+    config: ParallelConfig,
+    words: Mapping[str, tuple[State, str]],
+) -> Iterator[Check]:
+    groups: dict[Enforcement | Literal["unknown"], list[Limit]] = {}
+    for limit in get_args(Limit):
+        groups.setdefault(enforced.get(limit, "unknown"), []).append(limit)
+    for how, limits in groups.items():
+        allowed = {*limits} <= {*config.isolation.allow_unenforced}
+        fails, (state, said) = how == "no" and not allowed, {**_HOW, **words}[how]
+        yield Check(
+            name="limits",
+            state="fail" if fails else state,
+            detail=f"{', '.join(limits)}: {said}",
+            hint=unenforced_hint(limits, in_cluster=bool(words)) if how == "no" else None,
+            exit_code=UnsupportedError.exit_code if fails else 0,
+            limits=tuple(limits),
+            enforced=how,
+        )
 
 
 def _images(config: ParallelConfig) -> dict[str, bool]:
@@ -376,9 +387,3 @@ def _room(features: EngineFeatures, config: ParallelConfig) -> Check:
         fit = room(config, cpus=features.cpus, memory=features.memory)
         return Check(name="machine", detail=f"{machine}: room for `--workers {fit}`")
     return Check(name="machine", state="warn", detail=crowded)
-
-
-def check_line(check: Check) -> str:
-    """Return a line about a check, and its hint."""
-    hint = f"\n    hint: {check.hint}" if check.hint else ""
-    return f"{_MARKS[check.state]} {check.name}: {check.detail}{hint}"

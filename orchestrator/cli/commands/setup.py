@@ -7,13 +7,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.commands.doctor import (
-    Check,
-    check_git,
-    check_image,
-    check_line,
-    check_of_error,
-)
+from orchestrator.cli.check import Check, check_line, check_of_error
+from orchestrator.cli.commands.doctor import check_git, check_image
 from orchestrator.cli.commands.image import (
     AgentImage,
     CompanyEntries,

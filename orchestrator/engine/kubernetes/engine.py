@@ -4,13 +4,15 @@ The context of the user's kubectl chooses the cluster, and the context's namespa
 run. What a cluster cannot do yet is refused; nothing is ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from orchestrator.config.values import Limit
+from orchestrator.engine.diagnosis import Finding
 from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
+from orchestrator.engine.kubernetes.diagnosis import diagnose
 from orchestrator.engine.kubernetes.job_pod import JobPod, jobs, remove_job
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod_place import PodPlace
@@ -81,6 +83,10 @@ class KubernetesEngine:
         why = self._network.begin(repository)
         self._is_proven = not why
         return why
+
+    def diagnose(self, repository: str, images: tuple[str, ...]) -> Iterator[Finding]:
+        """Yield what was found out about rights, images and the network policy."""
+        return diagnose(self._cluster, self.prove_network, repository, images)
 
     def open_place(self, spec: PlaceSpec, *, waiter: Waiter | None = None) -> Place:
         """Create a place, or open it again."""

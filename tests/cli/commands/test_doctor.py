@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from orchestrator.cli.app import run
 from orchestrator.cli.commands import doctor as command
 from orchestrator.config.values import Limit
+from orchestrator.engine.diagnosis import Finding
 from orchestrator.engine.features import WATCHED, Enforcement, EngineFeatures
 from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, DEFAULT_IMAGE
@@ -370,3 +372,30 @@ def test_open_network_with_guards_is_shown(machine, capsys):
     assert run(["doctor"]) == 0
     said = "✓ open network: filtered by one container per worker (nsenter: not permitted)"
     assert said in capsys.readouterr().out.splitlines()
+
+
+class Cluster(Engine):
+    """An engine that finds out by itself."""
+
+    def check(self, *, images, runtime) -> EngineFeatures:
+        limits = {**SOUND, "pids": "no", "network": "no"}
+        return replace(super().check(images=images, runtime=runtime), enforced=limits)
+
+    def diagnose(self, repository, images):
+        assert repository.endswith("/.git")
+        assert BASE_IMAGE in images
+        yield Finding("rights", "warn", "no right to `list` `events`", "apply it")
+        yield Finding("network policy", "ok", "enforced", enforced=True)
+
+
+def test_engine_that_tests_itself_is_asked(repository, machine, capsys, monkeypatch):  # noqa: ARG001
+    machine(())
+    asked = []
+    monkeypatch.setattr(command, "load_engine", lambda name: (asked.append(name), Cluster())[1])
+    assert run(["doctor", "--engine", "kubernetes"]) == 3
+    assert asked == ["kubernetes"]
+    shown = capsys.readouterr().out
+    assert "! rights: no right to `list` `events`\n    hint: apply it\n" in shown
+    assert "✗ limits: pids: not enforced\n" in shown
+    assert "seccomp, network: enforced by the nodes" in shown
+    assert "image" not in shown

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 from kubernetes import client
 
 from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.manifest import manifest
 from orchestrator.engine.kubernetes.pod import check_pod, job, job_name, selectable
 from orchestrator.engine.place import Part, PlaceSpec, Step, StepLimits
 from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
@@ -73,10 +73,8 @@ def test_every_container_is_hardened() -> None:
 
 
 def test_policy_of_the_manifest_selects_the_pods_of_workers() -> None:
-    manifest = files("orchestrator.engine.kubernetes").joinpath("manifest.yaml").read_text()
-    policy = next(
-        found for found in yaml.safe_load_all(manifest) if found["kind"] == "NetworkPolicy"
-    )["spec"]
+    objects = yaml.safe_load_all(manifest("agents", pods=1))
+    policy = next(found for found in objects if found["kind"] == "NetworkPolicy")["spec"]
     given = job(spec(), frozenset(), images={})["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= given.items()
     assert policy == {

@@ -1,0 +1,86 @@
+"""What `orchestrator doctor` finds out about a cluster."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from orchestrator.engine.diagnosis import Finding
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.manifest import Right, rights
+from orchestrator.errors import OrchestratorError
+
+_APPLY = "`orchestrator kubernetes manifest | kubectl apply -f -`, as an administrator"
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_HELPFUL = {"events": "why a pod waits is not shown"}
+"""Resources that workers can do without, and what is then missing."""
+
+
+class Prove(Protocol):
+    """Proves with two pods that the network policy is enforced, as the engine does."""
+
+    def __call__(self, repository: str) -> str:
+        """Return what was reached."""
+
+
+def diagnose(
+    cluster: Cluster, prove: Prove, repository: str, images: tuple[str, ...]
+) -> Iterator[Finding]:
+    """Yield what was found out about the namespace, the rights, the network and the images.
+
+    Args:
+        cluster: The cluster.
+        prove: Starts two short pods of the base image.
+        repository: The repository's git common directory, for labels.
+        images: The images that a run may use.
+    """
+    missing = [right for right in rights() if not _is_allowed(cluster, right)]
+    yield from _missing(cluster, missing)
+    if any(right.resource not in _HELPFUL for right in missing):
+        return
+    try:
+        reached = prove(repository)
+    except OrchestratorError as error:
+        code = error.exit_code
+        yield Finding("pods", "fail", f"no pod could be tested: {error.message}", error.hint, code)
+        return
+    yield Finding("image", "ok", f"{BASE_IMAGE} (a pod was started)")
+    for image in images:
+        if image != BASE_IMAGE:
+            yield Finding("image", "unknown", f"{image}: not tested, only the nodes know")
+    if reached:
+        hint = f"a network plugin that enforces policies, and {_APPLY}"
+        yield Finding("network policy", "warn", f"not enforced: {reached}", hint)
+    else:
+        yield Finding("network policy", "ok", "enforced (tested)", enforced=True)
+
+
+def _missing(cluster: Cluster, missing: list[Right]) -> Iterator[Finding]:
+    where = f"in the namespace `{cluster.namespace}`"
+    if not missing:
+        yield Finding("rights", "ok", f"those of the role `orchestrator`, {where}")
+    for right in missing:
+        loss = _HELPFUL.get(right.resource)
+        said = f"no right to `{right.verb}` `{right.resource}` {where}"
+        yield Finding(
+            "rights", "warn" if loss else "fail", f"{said}{f': {loss}' if loss else ''}", _APPLY,
+            0 if loss else 3,
+        )  # fmt: skip
+
+
+def _is_allowed(cluster: Cluster, right: Right) -> bool:
+    resource, _, part = right.resource.partition("/")
+    asked: dict[str, Any] = {
+        "namespace": cluster.namespace,
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": part,
+    }
+    if resource == "namespaces":
+        asked["name"] = cluster.namespace
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    return cluster.request("POST", _REVIEWS, body).get("status", {}).get("allowed") is True

@@ -1,0 +1,63 @@
+"""The objects that an administrator applies once, and the rights that they give."""
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any, NamedTuple
+
+import yaml
+
+_BINDING = """\
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: orchestrator
+  namespace: $namespace
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: orchestrator
+subjects:
+"""
+
+
+class Right(NamedTuple):
+    """A right of the role `orchestrator`."""
+
+    verb: str
+    group: str
+    resource: str
+    """The resource, with its subresource as in `pods/exec`."""
+
+
+def manifest(
+    namespace: str, *, users: Sequence[str] = (), groups: Sequence[str] = (), pods: int
+) -> str:
+    """Return the objects as YAML.
+
+    Args:
+        namespace: The namespace, which they create.
+        users: Names of users who start runs.
+        groups: Names of groups of such users.
+        pods: How many pods the namespace can have.
+    """
+    text = files(__package__).joinpath("manifest.yaml").read_text(encoding="utf-8")
+    subjects = [("User", name) for name in users] + [("Group", name) for name in groups]
+    if subjects:
+        text += _BINDING
+    made = Template(text).substitute(namespace=namespace, pods=pods)
+    for kind, name in subjects:
+        subject = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        made += f"- {json.dumps(subject)}\n"
+    return made
+
+
+def rights() -> Iterator[Right]:
+    """Yield every right of the role."""
+    objects: list[dict[str, Any]] = list(yaml.safe_load_all(manifest("agents", pods=1)))
+    for rule in next(found for found in objects if found["kind"] == "Role")["rules"]:
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                yield Right(verb, rule["apiGroups"][0], resource)

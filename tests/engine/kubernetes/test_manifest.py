@@ -1,0 +1,103 @@
+"""The objects for an administrator, and the rights that `doctor` asks about."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client
+
+from orchestrator.cli.app import run
+from orchestrator.engine.diagnosis import Finding
+from orchestrator.engine.kubernetes.diagnosis import diagnose
+from orchestrator.engine.kubernetes.manifest import Right, manifest, rights
+from tests.support.errors import reports
+
+MODELS = {
+    "Namespace": "V1Namespace",
+    "ServiceAccount": "V1ServiceAccount",
+    "Role": "V1Role",
+    "RoleBinding": "V1RoleBinding",
+    "NetworkPolicy": "V1NetworkPolicy",
+    "ResourceQuota": "V1ResourceQuota",
+}
+
+
+def objects(**rest: Any) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(manifest("team", **{"pods": 7, **rest})))
+
+
+def test_objects_have_only_fields_that_the_api_has() -> None:
+    api = client.ApiClient(client.Configuration())
+    found = objects(users=["a b", 'quote"\n'], groups=["g"])
+    assert {one["kind"] for one in found} == {*MODELS}
+    for one in found:
+        made = api.deserialize(json.dumps(one), MODELS[one["kind"]], "application/json")
+        assert api.sanitize_for_serialization(made) == one
+    subjects = next(one for one in found if one["kind"] == "RoleBinding")["subjects"]
+    assert [(one["kind"], one["name"]) for one in subjects] == [
+        ("User", "a b"), ("User", 'quote"\n'), ("Group", "g"),
+    ]  # fmt: skip
+
+
+def test_everything_is_in_the_namespace_and_nothing_is_a_secret() -> None:
+    for one in objects():
+        place = one["metadata"].get("namespace", one["metadata"]["name"])
+        assert place == "team"
+    assert not {"secrets", "configmaps", "nodes", "*", "persistentvolumeclaims", "pods/log"} & {
+        part for right in rights() for part in right
+    }
+    assert Right("create", "", "pods/exec") in rights()
+    assert Right("create", "batch", "jobs") in rights()
+    assert Right("create", "", "pods") not in rights()
+
+
+def test_command_prints_the_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["kubernetes", "manifest", "--namespace", "team", "--user", "me"]) == 0
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert printed == objects(users=["me"], pods=100)
+    for wrong in ("default", "A", "a: b", "-"):
+        with reports("cluster.namespace-name"):
+            run(["kubernetes", "manifest", "--namespace", wrong])
+
+
+class Reviews:
+    """A cluster that allows everything but one right."""
+
+    namespace = "team"
+
+    def __init__(self, refused: Right | None) -> None:
+        self.refused, self.asked = refused, list[Right]()
+
+    def request(self, _method: str, _path: str, body: Any) -> dict[str, Any]:
+        asked = body["spec"]["resourceAttributes"]
+        part = f"/{asked['subresource']}" if asked["subresource"] else ""
+        self.asked.append(Right(asked["verb"], asked["group"], asked["resource"] + part))
+        assert asked["namespace"] == "team"
+        return {"status": {"allowed": self.asked[-1] != self.refused}}
+
+
+def found(refused: Right | None, reached: str = "") -> Iterator[Finding]:
+    images = ("orchestrator/base:latest", "own:1")
+    return diagnose(Reviews(refused), lambda _: reached, "/repo", images)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("right", list(rights()), ids=" ".join)
+def test_missing_right_is_named(right: Right) -> None:
+    first, *rest = found(right)
+    assert f"`{right.verb}` `{right.resource}`" in first.detail
+    # Only the reason of a wait can be left out.
+    needed = right.resource != "events"
+    assert (first.state, first.exit_code) == (("fail", 3) if needed else ("warn", 0))
+    assert bool(rest) is not needed
+
+
+def test_findings_say_what_was_tested() -> None:
+    states = {(one.name, one.state) for one in found(None)}
+    assert states == {
+        ("rights", "ok"), ("image", "ok"), ("image", "unknown"), ("network policy", "ok"),
+    }  # fmt: skip
+    (policy,) = [one for one in found(None, "tcp:10.0.0.1:443") if one.name == "network policy"]
+    assert (policy.state, policy.enforced) == ("warn", False)
+    assert "tcp:10.0.0.1:443" in policy.detail
