@@ -21,6 +21,7 @@ CHUNK = 256 * 1024
 BURST = 64 * 1024
 """Maximum number of bytes that one request returns of a log that grows faster than it is read."""
 _NAME = re.compile(r"(stdout|stderr|setup|teardown|check-[A-Za-z0-9_.-]+|service-[A-Za-z0-9_.-]+)")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _ERROR = re.compile(
     rb"(?<!no )(?<!\b0 )\b(?:errors?|fatal|panic|exception|traceback|failed|failures?)\b"
@@ -298,9 +299,10 @@ def _clean(data: bytes) -> tuple[Run, ...]:
 
 def _last_state(line: str) -> str:
     """Return what a terminal shows of a line that a program wrote again, such as a progress bar."""
-    before, _, shown = line.rstrip("\r").rpartition("\r")
-    # What the older states of the line said about colours stays.
-    return "".join(SEQUENCE.findall(before)) + shown
+    states = line.split("\r")
+    last = next((n for n in reversed(range(len(states))) if _COLOUR.sub("", states[n])), 0)
+    # What the older states of the line said about colours stays, and later colours are no state.
+    return "".join(SEQUENCE.findall("\r".join(states[:last]))) + "".join(states[last:])
 
 
 def raw(log: Log) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,13 @@ class Page:
 
     def wait_for(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""
-        eventually(lambda: bool(self.value(expression)), expression)
+        try:
+            eventually(lambda: bool(self.value(expression)), expression)
+        except AssertionError as error:
+            shown = self.value(
+                "location.pathname + '\\n' + document.body?.innerText.slice(0, 3000)"
+            )
+            raise AssertionError(f"{error}; the page shows:\n{shown}") from None
 
     def picture(self, path: Path) -> None:
         """Write a picture of the visible part of the page."""
@@ -87,7 +93,9 @@ class Page:
     def close(self) -> None:
         """End the browser."""
         self._session = None
-        self.call("Browser.close")
+        # A busy machine may close the pipe before the answer.
+        with suppress(AssertionError, OSError):
+            self.call("Browser.close")
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:

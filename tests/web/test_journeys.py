@@ -3,11 +3,9 @@
 Each journey begins at the page of the run, and counts what is clicked until the decision is sent.
 """
 
+import itertools
 import signal
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from tests.support.chromium import Page, browser
 from tests.support.cli import orchestrator
 from tests.support.live import eventually
+from tests.support.person import Person, cleaned_up, written
 from tests.support.plugin import install
 from tests.support.reports import RUN_ID
 from tests.support.repository import git
@@ -22,17 +21,8 @@ from tests.support.web import Server, ended_run, result_of
 
 pytestmark = [pytest.mark.extra, pytest.mark.process, pytest.mark.timeout(900)]
 How = tuple[str, int, str]
-HOW = [
-    ("mouse", 1400, "light"), ("mouse", 390, "dark"), ("keyboard", 1400, "dark"),
-    ("keyboard", 390, "light"),
-]  # fmt: skip
+HOW = list(itertools.product(("mouse", "keyboard"), (1400, 390), ("light", "dark")))
 in_each_way = pytest.mark.parametrize("how", HOW, ids=lambda how: "-".join(map(str, how)))
-_PLACE = """(() => {
-  const el = %s;
-  el.scrollIntoView({ block: "center" });
-  const box = el.getBoundingClientRect();
-  return [box.left + box.width / 2, box.top + box.height / 2];
-})()"""
 PROJECT = """
 [project]
 name = "orchestrator-scribe"
@@ -56,73 +46,6 @@ class Scribe(ShellAgent):
 """An agent that needs no key: it writes what it is told into a file."""
 
 
-@dataclass
-class Person:
-    """Somebody who uses a page with a mouse, or with the keyboard alone."""
-
-    page: Page
-    by: str
-    clicks: int = 0
-    began: float = field(default_factory=time.monotonic)
-
-    def choose(self, text: str, selector: str = "a, button, summary") -> None:
-        """Click the element with this text, or reach it with the Tab key and press Enter."""
-        self.click(f"[...document.querySelectorAll({selector!r})].find((el) => "
-                   f"el.checkVisibility() && el.textContent.includes({text!r}))")  # fmt: skip
-
-    def click(self, element: str) -> None:
-        """Click the element that a JavaScript expression finds."""
-        self.clicks += 1
-        self.page.wait_for(f"document.readyState == 'complete' && !!{element}")
-        if self.by == "mouse":
-            x, y = self.page.value(_PLACE % element)
-            for kind in ("mousePressed", "mouseReleased"):
-                self.page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left",
-                               clickCount=1)  # fmt: skip
-            return
-        self.reach(element)
-        assert self.page.value("document.activeElement.matches(':focus-visible')")
-        self.press("Enter", 13, "\r")
-
-    def reach(self, element: str) -> None:
-        """Press the Tab key until an element has the focus."""
-        for _ in range(120):
-            if self.page.value(f"document.activeElement === {element}"):
-                return
-            self.press("Tab", 9)
-        raise AssertionError(f"the Tab key does not reach {element}")
-
-    def press(self, key: str, code: int, text: str = "") -> None:
-        for kind in ("keyDown", "keyUp"):
-            typed = {"text": text} if text else {}
-            self.page.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **typed
-            )
-
-    def types(self, text: str, name: str) -> None:
-        """Type into the field of this name, to which an earlier click of a mouse has led."""
-        focused = f"document.activeElement?.name === {name!r}"
-        if self.by == "keyboard":
-            self.page.wait_for(f"document.readyState == 'complete' && !!document.forms[0]?.{name}")
-            self.reach(f"document.querySelector('[name={name}]:not([type=hidden])')")
-        self.page.wait_for(focused)
-        self.page.call("Input.insertText", text=text)
-
-    def sees(self, text: str) -> None:
-        """Wait for a text, and check that nothing was reported and nothing is cut off."""
-        self.page.wait_for(f"!!document.body && document.body.innerText.includes({text!r})")
-        kinds = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
-        assert self.page.of(*kinds) == []
-        width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert self.page.value(width) <= 0
-
-    def decided(self, most: int) -> None:
-        """Print how many clicks and seconds the decision took, and check the clicks."""
-        seconds = time.monotonic() - self.began
-        sys.stdout.write(f"by {self.by}: {self.clicks} clicks, {seconds:.1f} s\n")
-        assert self.clicks <= most
-
-
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[Page]:
     with browser(tmp_path / "chromium") as page:
@@ -142,11 +65,8 @@ def server(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.fixture
 def cleanup(repo: Path) -> Iterator[None]:
     """Remove what the runs of a test have created."""
-    yield
-    orchestrator("stop", "--all", "--kill", cwd=repo)
-    # The process of a live run ends by itself after its workers.
-    eventually(lambda: "live" not in orchestrator("ls", "--json", cwd=repo).stdout, "the end")
-    assert orchestrator("parallel-cleanup", "--purge", cwd=repo).returncode == 0
+    with cleaned_up(repo):
+        yield
 
 
 def visit(page: Page, server: Server, run_id: str, how: How) -> Person:
@@ -156,15 +76,6 @@ def visit(page: Page, server: Server, run_id: str, how: How) -> Person:
     page.wait_for("location.pathname == '/' && !!document.querySelector('.page')")
     page.open(f"{address}/repo/{run_id}", width=width, theme=theme)
     return Person(page, by)
-
-
-def written(repo: Path, number: int, file: str) -> str:
-    """Return a file of a worker's branch; empty if there is none."""
-    branch = f"architect/parallel-{number}"
-    if not git(repo, "branch", "--list", branch):
-        return ""
-    listed = git(repo, "ls-tree", "--name-only", branch).split()
-    return git(repo, "show", f"{branch}:{file}") if file in listed else ""
 
 
 @pytest.mark.docker

@@ -166,6 +166,14 @@ def test_the_rest_of_a_log_arrives_at_the_end(repo, is_live):
     run.release()
 
 
+def test_a_line_that_ends_with_colours_after_its_return_is_shown(tmp_path):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"\x1b[31mtext\r\x1b[0m\n1\r2\x1b[1m\r\x1b[0m\r\n3\r\x1b[K\nnext\n")
+    piece = read_end(log_of(path))
+    assert piece.text == "text\n2\n\nnext\n"
+    assert piece.runs[0] == ("f1", "text")
+
+
 def test_only_the_last_state_of_a_line_that_is_written_again_is_shown(tmp_path):
     path = tmp_path / "stdout.log"
     path.write_bytes(b"\x1b[31m 1%\r 50%\r100%\r\nred\x1b[0m\r\nplain\ra\x1b[K\n")
