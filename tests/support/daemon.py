@@ -46,11 +46,10 @@ def touch_in_workers(client: docker.APIClient, repo: Path, path: str) -> None:
 
 def wait_for_container(client: docker.APIClient, repo: Path) -> str:
     """Wait until a worker's container of the repository's run is running, and return its id."""
-    filters = {"label": f"{REPOSITORY}={repo / '.git'}", "status": "running"}
+    labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}=worker"]
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
-        for one in client.containers(filters=filters):
-            if "orchestrator.worker" in one["Labels"]:
-                return one["Id"]
+        for one in client.containers(filters={"label": labels, "status": "running"}):
+            return str(one["Id"])
         time.sleep(0.05)
     raise AssertionError("no container came up")
