@@ -44,6 +44,15 @@ def test_turns(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_transfer(tmp_path: Path) -> None:
+    sizes = ("--workers", "2", "--files", "3", "--size", "100", "--rounds", "1")
+    found = tables(tmp_path, "bench_transfer.py", *sizes)
+    assert all(float(row[1]) > 0 for row in found["Streams and mounts"][1:])
+    calls = [row[1] for row in found["Calls of a worker's place with streams"][1:]]
+    assert "files: put" in calls
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_tasks(tmp_path: Path) -> None:
     sizes = ("--tasks", "2", "--at-once", "2", "--starts", "2", "--networks", "none")
     found = tables(tmp_path, "bench_tasks.py", *sizes, "--rounds", "1")

@@ -43,10 +43,15 @@ Host {host}
   UserKnownHostsFile {place}/known
   GlobalKnownHostsFile /dev/null
 """
-# The server's own user and directory, which a machine without the package does not have.
+_USERS = """\
+root:*:0:0::/root:/bin/sh
+sshd:*:65530:65534::/run/sshd:/usr/sbin/nologin
+"""
+# A machine without the package has neither the server's user nor its directory. All of `/etc`
+# is replaced: a program that adds users here replaces single files, with what is mounted on them.
 _START = """\
 set -e
-mount --bind "$1/passwd" /etc/passwd
+mount --bind "$1/etc" /etc
 mount -t tmpfs -o mode=0755 none /run
 mkdir /run/sshd
 shift
@@ -79,8 +84,9 @@ class Sshd:
         (place / "server").write_text(_SERVER.format(**values))
         public = (place / "host.pub").read_text()
         (place / "known").write_text(f"[{address}]:{_PORT} {public}")
-        users = Path("/etc/passwd").read_text().rstrip()
-        (place / "passwd").write_text(f"{users}\nsshd:x:65530:65534::/run/sshd:/usr/sbin/nologin\n")
+        (place / "etc").mkdir()
+        (place / "etc" / "passwd").write_text(_USERS)
+        (place / "etc" / "group").write_text("root:x:0:\n")
         program = place / "bin" / "ssh"
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {place}/config "$@"\n')
