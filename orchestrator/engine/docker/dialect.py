@@ -4,10 +4,12 @@
 out here; whether a limit is enforced all the same, `engine/limits_probe.py` tests in a container.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import docker
 import docker.errors
@@ -51,6 +53,19 @@ def is_podman(version: Mapping[str, Any]) -> bool:
     """Return whether an engine is Podman, by its answer to `/version`."""
     names = (str(part.get("Name", "")) for part in version.get("Components") or ())
     return any(name.startswith(_PODMAN) for name in names)
+
+
+def identify(
+    info: Mapping[str, Any], version: Mapping[str, Any]
+) -> tuple[Literal["docker", "podman"], dict[str, Any]]:
+    """Return the kind of an engine, and its answer to `/info` with an identifier that lasts.
+
+    Podman's own identifier is another one in each answer.
+    """
+    if not is_podman(version):
+        return "docker", dict(info)
+    told = [info.get(name) for name in ("Name", "DockerRootDir", "Rootless")]
+    return "podman", {**info, "ID": sha256(json.dumps(told).encode()).hexdigest()[:32]}
 
 
 def labelled(

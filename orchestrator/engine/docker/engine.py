@@ -21,7 +21,7 @@ from orchestrator.engine.docker.container import (
     remove_network,
 )
 from orchestrator.engine.docker.counters import measure
-from orchestrator.engine.docker.dialect import Dialect, dialect_of, is_podman, labelled
+from orchestrator.engine.docker.dialect import Dialect, dialect_of, identify, labelled
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.firewall import close_host, create, gateway_of, start_guard
 from orchestrator.engine.docker.image_defaults import image_config
@@ -90,10 +90,9 @@ class DockerEngine(DockerImages):
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         """Check that the daemon can run the containers of a run, and return its features."""
-        info = self._info()
         with translated("query the Docker engine"):
             version = self._client.version()
-        kind = "podman" if is_podman(version) else "docker"
+        kind, info = identify(self._info(), version)
         for image in images:
             if self.image_id(image) is None:
                 raise ImageNotFoundError(

@@ -78,6 +78,18 @@ def test_recorded_engine_is_left_to_the_tests_in_containers(
     assert features.address == f"unix://{tmp_path}/engine.sock"
 
 
+def test_podman_is_known_again_although_its_id_changes(tmp_path: Path) -> None:
+    def asked(number: int, version: dict[str, Any], **change: str) -> tuple[str, str]:
+        info = INFO | {"ID": f"id-{number}", "DockerRootDir": "/var/lib/containers"} | change
+        found = features_of(tmp_path / str(number), version, info)
+        return found.id, found.fingerprint
+
+    first = asked(1, PODMAN)
+    assert asked(2, PODMAN) == first
+    assert {*asked(3, PODMAN, DockerRootDir="/home/ann/storage")}.isdisjoint(first)
+    assert asked(4, DOCKER)[0] == "id-4"
+
+
 @pytest.mark.parametrize("version", [OLD_PODMAN, PODMAN], ids=["4.3", "5.4"])
 def test_recorded_podman_is_named_and_has_no_gateways(
     tmp_path: Path, version: dict[str, Any]
