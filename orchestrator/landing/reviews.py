@@ -23,6 +23,9 @@ _QUERY = """query($owner: String!, $name: String!, $number: Int!) {
 _DEVELOPER = 30
 """The lowest level of members of a project of GitLab who can push."""
 
+_UNENDED = ("created", "waiting_for_resource", "preparing", "pending", "running")
+"""States of jobs of GitLab that will begin by themselves, or run."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Comment:
@@ -155,7 +158,7 @@ class _OnGitLab:
             for run in list(_entries(runs))[:1]
             for job in _entries(self._project(f"pipelines/{_number(run, 'id')}/jobs?per_page=100"))
             if (key := _number(job, "id")) is not None
-            if _text(job, "status") in ("failed", "pending", "running", "created")
+            if _text(job, "status") in ("failed", *_UNENDED)
             if job.get("allow_failure") is not True
         ]
 

@@ -7,7 +7,7 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError, RunDiedError
 from orchestrator.events import Emit
 from orchestrator.results import RunResult, WorkerResult, sum_up
-from orchestrator.runs.continuing import Message, leave_message
+from orchestrator.runs.continuing import Message, check_ended_worker, leave_message
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import require_record
@@ -107,12 +107,11 @@ class ContinuedWorker:
         """Leave the message.
 
         Raises:
-            ConfigError: Another message waits, or the worker never ran.
+            ConfigError: Another message waits, or the worker has ended and cannot continue.
         """
         directory, number, turn = self._directory, self._message.worker_id, self._message.turn
         result = directory.result(number)
-        if result is not None and result.never_ran:
-            raise ConfigError(f"worker {number} never ran and cannot continue", key="worker.gone")
+        check_ended_worker(directory, require_record(directory), self._message)
         leave_message(directory, self._message)
         if turn.now and result is None:
             directory.ask_to_end_turn(number)

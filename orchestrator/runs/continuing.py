@@ -1,10 +1,12 @@
 """Check whether a worker of an ended run can continue with a message, and leave it the message."""
 
+import shlex
 from dataclasses import dataclass
 
 from orchestrator.cleanup.inventory import RecordedWorker, is_clean
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.git.worktree_list import ListedWorktree
 from orchestrator.results import WorkerResult
 from orchestrator.runs.reservation import keep_private
 from orchestrator.state.run_directory import RunDirectory
@@ -63,16 +65,27 @@ def check_continues(directory: RunDirectory, record: RunRecord, message: Message
         ConfigError: It cannot.
     """
     number, run_id = message.worker_id, directory.run_id
-    worker = _recorded(directory, record, number)
     results = {spec.worker_id: directory.result(spec.worker_id) for spec in record.workers}
-    result = results[number]
     # protection: undelivered-message-is-not-replaced
-    if result is None or None in results.values() or awaits_turn(directory, number):
+    if None in results.values() or awaits_turn(directory, number):
         raise ConfigError(
             f"the process of run {run_id} died before its workers were done, or had their messages",
             key="run.unfinished",
             hint=f"resume the run first: `orchestrator resume {run_id}`",
         )
+    check_ended_worker(directory, record, message)
+
+
+def check_ended_worker(directory: RunDirectory, record: RunRecord, message: Message) -> None:
+    """Check that a worker that has a result can continue, whether its run is live or not.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    number, run_id = message.worker_id, directory.run_id
+    worker, result = _recorded(directory, record, number), directory.result(number)
+    if result is None:
+        return
     repository = Repository(record.top)
     with repository.lock():
         tip, owns = repository.commit_of(worker.spec.ref), worker.still_owns_its_number(repository)
@@ -91,13 +104,30 @@ def check_continues(directory: RunDirectory, record: RunRecord, message: Message
             key="branch.rebased",
             hint="do not rebase the branch of a worker that is to continue",
         )
+    _check_worktree(repository, worker)
+    _check_budget(worker, result, message)
+
+
+def _check_worktree(repository: Repository, worker: RecordedWorker) -> None:
+    """Check that the files in the worker's worktree, if there is one, are those of its branch."""
+    worktree = worker.worktree()
+    if worktree is not None:
+        head = ListedWorktree(worktree.path, worktree.git_dir, is_present=True).head
+        # protection: worker-continues-only-from-its-own-branch
+        if head != worker.spec.ref:
+            switch = ("git", "-C", str(worker.path), "switch", worker.spec.branch)
+            raise ConfigError(
+                f"`{worker.spec.branch}` is not checked out in {worker.path}",
+                key="worktree.switched",
+                hint=f"the worker continues from its branch: `{shlex.join(switch)}`",
+            )
+    # protection: uncommitted-changes-are-not-workers
     if not is_clean(repository, worker):
         raise ConfigError(
             f"{worker.path} has uncommitted changes",
             key="worktree.dirty",
             hint="commit or stash them: the worker continues from its branch",
         )
-    _check_budget(worker, result, message)
 
 
 def _check_budget(worker: RecordedWorker, result: WorkerResult, message: Message) -> None:

@@ -32,6 +32,8 @@ _MOST_OF_MESSAGE = 80 * 1024
 _MOST_AUTHORS = 50
 _POLL = 30.0
 """Seconds between two looks at jobs that have not ended."""
+_UNTIL_BEGUN = 4
+"""Number of looks until which the jobs of a push may still begin."""
 _PATIENCE = 3600.0
 """Maximum time, in seconds, for the jobs of a commit."""
 _OWN = "<!-- orchestrator: run "
@@ -149,11 +151,11 @@ class ReviewedRequest:
         wait: Callable[[float], object] = time.sleep,
     ) -> Feedback:
         """Return what is new as soon as there is something, or no job runs any more."""
-        for _ in range(int(_PATIENCE / _POLL)):
+        for look in range(1, int(_PATIENCE / _POLL) + 1):
             found = self.feedback(known, anybody=anybody)
-            if found.message or all(
-                job.has_failed for job in self._review.jobs(self.request.number)
-            ):
+            jobs = self._review.jobs(self.request.number)
+            may_begin = look < _UNTIL_BEGUN
+            if found.message or (not may_begin and all(job.has_failed for job in jobs)):
                 return found
             wait(_POLL)
         return Feedback()

@@ -24,6 +24,8 @@ _TURN = "turn.json"
 _FIELDS_OF_RUN = frozenset({"timeout_per_worker", "budget_per_worker", "fix_checks"})
 LONGEST_MESSAGE = 100 * 1024
 """Maximum size of a message in bytes."""
+MOST_OF_SETTING = 10**9
+"""Maximum time limit in seconds and maximum budget in USD, as in the settings of a run."""
 
 
 class NextTurn(BaseModel):
@@ -34,11 +36,13 @@ class NextTurn(BaseModel):
     message: str = Field(min_length=1)
     cause: Literal["user", "checks"] = "user"
     """Who wrote the message: the user, or this program because checks failed."""
+    quotes: bool = False
+    """Whether the message quotes others: comments, logs, or the output of checks."""
     model: str | None = None
     """The model from this turn on; None: as before."""
-    timeout_per_worker: float | None = Field(default=None, ge=0)
+    timeout_per_worker: float | None = Field(default=None, ge=0, le=MOST_OF_SETTING)
     """Time limit in seconds from this turn on, 0 for none; None: as before."""
-    budget_per_worker: float | None = Field(default=None, gt=0)
+    budget_per_worker: float | None = Field(default=None, gt=0, le=MOST_OF_SETTING)
     """Maximum cost of all turns in USD, from this turn on; None: as before."""
     fix_checks: int | None = Field(default=None, ge=0, le=20)
     """Number of times that failed checks are sent back from this turn on; None: as before."""

@@ -4,7 +4,8 @@ Archiving an attempt consists of these steps, each of which may be repeated:
 
     attempt.json             records the result in the state directory, and that another attempt
                              will follow
-    refs/.../<run>/<N>/<K>   keeps the commits of attempt K of worker N
+    refs/.../<run>/<N>/<K>   keeps the commits of attempt K of worker N; `<K>.continued` keeps those
+                             of the user on top of them
     branch and worktree      are moved back to where the turn began, unless the user changed them
                              or the attempt was the turn's last
     worker-N.attempt-K       is the new name of the state directory; the names count the attempts
@@ -120,7 +121,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
         return again
     try:
         # For `--worktrees end`.
-        show_worktree(worker)
+        show_worktree(worker, _start_of_turn(worker))
     except (OrchestratorError, OSError) as error:
         result = with_note(result, f"the worktree could not be created ({error})")
     if earlier:
@@ -284,16 +285,21 @@ def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:
     run, root, checkpoints = worker.run, worker.directory, worker.checkpoints
     kept = run.directory.attempt(worker.number, result.attempts)
     start = checkpoints.start()
+    ref = f"{ATTEMPTS}{run.directory.run_id}/{worker.number}/{result.attempts}"
     if start is None:
         with run.repository.lock():
             clear_place(run.repository, worker.spec, root)
     elif result.commit not in (None, start):
-        ref = f"{ATTEMPTS}{run.directory.run_id}/{worker.number}/{result.attempts}"
         run.repository.git.run("update-ref", ref, str(result.commit))
     begun = _start_of_turn(worker)
     follows = turn_after(worker.directory) is not None
     if worker.config.retry_from == "base" and not follows and result.commit not in (None, begun):
         _back_to(begun, worker, result)
+    tip = run.repository.commit_of(worker.spec.ref)
+    # The next attempt may remove from the branch what the user committed there.
+    # protection: commits-of-user-stay-reachable
+    if tip not in (None, worker.base, start, result.commit):
+        run.repository.git.run("update-ref", f"{ref}.continued", str(tip))
     message = result.message
     if message is not None and str(kept) not in message:
         message = message.replace(str(root), str(kept))

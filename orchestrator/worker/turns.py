@@ -47,9 +47,10 @@ def in_turn(worker: WorkerContext) -> WorkerContext:
         ),
     )
     worker, begun_by = replace(worker, session=session_of(worker)), fresh.turn.begun_by
-    # The output of checks is no command: a command gets it as a variable.
+    # What others wrote is no command: the worker's own command gets it as a variable.
     # protection: output-of-checks-is-no-command
-    repeats = begun_by.cause == "checks" and how_continued(worker) == "command"
+    is_quoted = begun_by.quotes or begun_by.cause == "checks"
+    repeats = is_quoted and how_continued(worker) == "command"
     prompt = worker.spec.prompt if repeats else _prompt(worker, fresh.turn)
     return replace(worker, spec=worker.spec.model_copy(update={"rendered": prompt}))
 

@@ -130,6 +130,10 @@ class TestContinue:
             (lambda repo: (repo / ".architect-parallel-1/a.txt").write_text("x"), "uncommitted"),
             (lambda repo: git(repo, "worktree", "remove", "-f", ".architect-parallel-1")
              + git(repo, "branch", "-D", "architect/parallel-1"), "cannot continue"),
+            (lambda repo: git(repo / ".architect-parallel-1", "checkout", "-qb", "mine"),
+             "not checked out"),
+            (lambda repo: git(repo / ".architect-parallel-1", "checkout", "-q", "--detach"),
+             "not checked out"),
         ],
     )  # fmt: skip
     def test_is_refused_before_anything_changes(
@@ -143,6 +147,41 @@ class TestContinue:
         assert git(repo, "for-each-ref") == before
         assert state_of(repo).result(1) is not None
         assert not is_queued(state_of(repo), 1)
+
+    def test_commits_of_the_user_are_kept_if_a_turn_rewrites_the_branch(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        shell_run(repo, local_engine, "echo 1 > one")
+        tree = repo / ".architect-parallel-1"
+        git(tree, "commit", "-q", "--allow-empty", "-m", "by the user")
+        mine = git(tree, "rev-parse", "HEAD")
+        # The harvest finds no commits in the worker's git directory that it could keep.
+        lost = 'git reset -q --hard HEAD~2; rm -f "$(git rev-parse --git-dir)"/objects/pack/*'
+        commit = "echo 2 > two; git add two; git commit -qm two"
+        result = continued(repo, local_engine, f"{lost}; {commit}")
+        assert (result.status, result.files_modified) == (Status.SUCCESS, ["two"])
+        assert git(repo, "for-each-ref", f"--contains={mine}", "refs/orchestrator/attempts/")
+
+    def test_worktree_that_appeared_at_the_end_is_updated(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        shell_run(repo, local_engine, "echo '*.tmp' > .gitignore", worktrees="end", retries=1)
+        tree = repo / ".architect-parallel-1"
+        (tree / "mine.tmp").write_text("of the user")
+        # The turn's first attempt fails, and the second starts where the turn began.
+        told = "echo 2 > two; ls > of-$ORCHESTRATOR_WORKER_ID; test -e again || exit 1"
+        result = continued(repo, local_engine, told)
+        assert (result.attempts, result.message) == (3, "exited with 1")
+        assert git(tree, "status", "--porcelain") == ""
+        result = continued(repo, local_engine, "mv two three; echo 3 >> three")
+        assert (result.status, result.message) == (Status.SUCCESS, None)
+        assert git(tree, "status", "--porcelain") == ""
+        assert (tree / "three").read_text() == "2\n3\n"
+        assert (tree / "mine.tmp").read_text() == "of the user"
+        assert not list(state_of(repo).path.glob("*.half-made-*"))
+        git(repo, "worktree", "remove", "-f", str(tree))
+        result = continued(repo, local_engine, "echo 4 > four")
+        assert (tree / "four").exists()
 
 
 class TestUndelivered:
@@ -292,6 +331,26 @@ class TestLiveRun:
         assert run is not None
         assert [len(found.turns) for found in run.results] == [2, 0]
 
+    @pytest.mark.parametrize("worktrees", ["start", "end"])
+    def test_uncommitted_changes_are_not_the_workers(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path, worktrees: str
+    ) -> None:
+        flag, tree = tmp_path / "flag", repo / ".architect-parallel-1"
+        wait = f"until test -e {flag}; do sleep 0.05; done"
+        thread, _ = self.run(repo, local_engine, "echo 1 > a", wait, worktrees=worktrees)
+        eventually(lambda: state_of(repo).result(1))
+        (tree / "mine").write_text("of the user")
+        with raises("worktree.dirty"):
+            continued(repo, local_engine, "cat a > b")
+        assert not is_queued(state_of(repo), 1)
+        git(tree, "add", "mine")
+        git(tree, "commit", "-qm", "by the user")
+        result = continued(repo, local_engine, "cat a mine > b")
+        assert (result.status, result.message) == (Status.SUCCESS, None)
+        assert (tree / "b").read_text() == "1\nof the user"
+        flag.touch()
+        thread.join(30)
+
 
 class TestFixChecks:
     CHECK = ({"name": "fits", "run": "echo 'expected: \x1b[31mtwo'; grep -q two a"},)
@@ -326,6 +385,17 @@ class TestFixChecks:
         assert continued(repo, local_engine, "echo two > a").status is Status.SUCCESS
         with pytest.raises(ConfigError, match="no check"):
             message_from_checks(run, require_record(run), 1)
+
+    def test_message_that_quotes_others_is_no_command(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        checks = ({"run": "echo 'touch evil'; echo '`touch evil`'; false"},)
+        shell_run(repo, local_engine, 'echo "$ORCHESTRATOR_MESSAGE" > said', checks=checks)
+        run = state_of(repo)
+        message = message_from_checks(run, require_record(run), 1)
+        result = continued(repo, local_engine, message, quotes=True)
+        assert result.files_modified == ["said"]
+        assert "touch evil" in show(repo, "architect/parallel-1:said")
 
     def test_failed_check_is_not_sent_back_when_the_budget_is_spent(
         self, repo: Path, local_engine: LocalEngine

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +24,7 @@ from orchestrator.runs.recorded import config_to_repeat
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_record import require_record
-from orchestrator.state.turns import LONGEST_MESSAGE, NextTurn
+from orchestrator.state.turns import LONGEST_MESSAGE, MOST_OF_SETTING, NextTurn
 from orchestrator.text.sanitize import one_line
 
 Worker = Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")]
@@ -41,7 +40,13 @@ ModelOption = Annotated[
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout-per-worker", metavar="SECONDS", min=0, help="Another time limit."),
+    typer.Option(
+        "--timeout-per-worker",
+        metavar="SECONDS",
+        min=0,
+        max=MOST_OF_SETTING,
+        help="Another time limit.",
+    ),
 ]
 Budget = Annotated[
     float | None,
@@ -83,7 +88,7 @@ class MessageOptions:
                 key="option.invalid",
                 hint="give a text with `-m`",
             )
-        files = list(filter(None, (self.message_file, dash)))
+        files = [name for name in (self.message_file, dash) if name is not None]
         if len(files) + (self.message is not None) > 1:
             raise ConfigError("give one text: `-m`, `-F` or `-`", key="option.conflict")
         if not files:
@@ -100,20 +105,31 @@ class MessageOptions:
             ) from error
         return data.decode("utf-8", "replace")
 
-    def turn(self, text: str, *, now: bool = False, sources: tuple[str, ...] = ()) -> NextTurn:
+    def turn(
+        self,
+        text: str,
+        *,
+        now: bool = False,
+        quotes: bool = False,
+        sources: tuple[str, ...] = (),
+    ) -> NextTurn:
         """Return the message with its settings.
 
         Raises:
             ConfigError: The text or a setting is invalid.
         """
-        if self.budget_per_worker is not None and not 0 < self.budget_per_worker < inf:
+        budget = self.budget_per_worker
+        if budget is not None and not 0 < budget <= MOST_OF_SETTING:
             raise ConfigError(
-                "option `--budget-per-worker` must be a number above 0", key="option.invalid"
+                f"option `--budget-per-worker` is `{budget:g}`: must be a number above 0 and at "
+                f"most {MOST_OF_SETTING}",
+                key="option.invalid",
             )
         if self.model is not None and (not self.model.strip() or self.model.startswith("-")):
             raise ConfigError("option `--model` must be the name of a model", key="option.invalid")
         return NextTurn(
             message=check_message(text),
+            quotes=quotes,
             sources=sources,
             now=now,
             model=self.model,
@@ -199,7 +215,8 @@ def continue_(
         )
 
     def proceed(found: Feedback, then: NextStep | None) -> int:
-        turn = given.turn(found.message, now=given.now, sources=found.sources)
+        quotes = given.quotes or given.checks
+        turn = given.turn(found.message, now=given.now, sources=found.sources, quotes=quotes)
         view = make_view(quiet=output.quiet, events=output.events)
         continued = ContinuedWorker(directory, Message(worker, turn), emit=view)
         shown = replace(output, next_step=then)

@@ -72,6 +72,11 @@ def sharing() -> Iterator[Protection]:
     yield from marked(
         ("tests/worker/test_turns.py",),
         ("output of checks is no command", Instead("False")),
+        ("quoted text is no command",
+         Without("begun_by.quotes", at="output-of-checks-is-no-command")),
+        ("worker continues only from its own branch", Never()),
+        ("commits of user stay reachable", Never()),
+        ("uncommitted changes are not the worker's", Never()),
         ("failed checks are sent back at most so often",
          Without("fixes >= worker.config.fix_checks")),
         ("failed checks are sent back within budget",
