@@ -40,7 +40,8 @@ class GroupedCommand(TyperCommand):
             if parameter.param_type_name == "argument":
                 sections["Arguments"].append((_TYPE.sub("", name), text))
             elif name:
-                panel = getattr(parameter, "rich_help_panel", None) or Group.OUTPUT
+                own = Group.OUTPUT if parameter.name == "help" else "Options"
+                panel = getattr(parameter, "rich_help_panel", None) or own
                 sections[panel if grouped else "Options"].append((name, text))
         for title, records in sections.items():
             if records:

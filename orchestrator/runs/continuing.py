@@ -31,9 +31,12 @@ def check_message(text: str) -> str:
     Raises:
         ConfigError: The text is empty or too long, or cannot be an argument of a program.
     """
-    if not text.strip() or "\0" in text:
-        raise ConfigError("the message is empty, or contains NUL", key="message.empty")
-    if len(text.encode("utf-8", "replace")) > LONGEST_MESSAGE:
+    data = text.encode("utf-8", "replace")
+    if not text.strip() or "\0" in text or data.decode() != text:
+        raise ConfigError(
+            "the message is empty, or contains NUL or half a character", key="message.empty"
+        )
+    if len(data) > LONGEST_MESSAGE:
         raise ConfigError(
             f"the message is longer than {LONGEST_MESSAGE // 1024} KiB",
             key="message.too-long",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
@@ -29,6 +30,8 @@ from orchestrator.text.sanitize import one_line
 _MOST_OF_TEXT = 4000
 """Maximum number of characters of one comment or log."""
 _MOST_OF_MESSAGE = 80 * 1024
+_MOST_QUOTES = 200
+"""Maximum number of comments and logs in one message."""
 _MOST_AUTHORS = 50
 _POLL = 30.0
 """Seconds between two looks at jobs that have not ended."""
@@ -235,7 +238,7 @@ def _told(quotes: Collection[_Quote]) -> Feedback:
 
 def _fitting(quotes: Collection[_Quote]) -> Iterator[_Quote]:
     room = _MOST_OF_MESSAGE - len(_HEAD)
-    for quote in quotes:
+    for quote in islice(quotes, _MOST_QUOTES):
         room -= len(str(quote).encode("utf-8", "replace")) + 2
         # protection: feedback-has-limited-size
         if room < 0:

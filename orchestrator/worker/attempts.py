@@ -121,7 +121,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
         return again
     try:
         # For `--worktrees end`.
-        show_worktree(worker, _start_of_turn(worker))
+        show_worktree(worker)
     except (OrchestratorError, OSError) as error:
         result = with_note(result, f"the worktree could not be created ({error})")
     if earlier:

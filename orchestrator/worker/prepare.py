@@ -277,12 +277,8 @@ def checkouts_of(
     return None if config.worktrees == "start" else Checkouts(repository, directory)
 
 
-def show_worktree(worker: WorkerContext, start: str) -> None:
+def show_worktree(worker: WorkerContext) -> None:
     """Create or update the worktree of a worker that has ended, if worktrees appear at the end.
-
-    Args:
-        worker: The worker.
-        start: The commit from which the worker's turn started, at which an existing worktree is.
 
     Raises:
         OrchestratorError: The worktree could not be created; the work is on the branch.
@@ -292,15 +288,19 @@ def show_worktree(worker: WorkerContext, start: str) -> None:
     if run.config.worktrees != "end" or not checkpoints.is_prepared or checkpoints.is_shown:
         return
     repository, spec = run.repository, worker.spec
-    was_shown = any(Checkpoints(path).is_shown for _, path in worker.attempts())
-    if was_shown and os.path.lexists(repository.top / spec.directory):
-        worktree = open_worktree(repository.top / spec.directory, spec.branch, marked=spec.is_named)
+    path = repository.top / spec.directory
+    places = [Checkpoints(place) for _, place in worker.attempts()]
+    shown = [number for number, place in enumerate(places, start=1) if place.is_shown]
+    # The worktree is where the attempt began that followed: several turns may have ended since.
+    start = [*places, checkpoints][shown[-1]].start() if shown else None
+    if start is not None and os.path.lexists(path):
+        worktree = open_worktree(path, spec.branch, marked=spec.is_named)
         tip = repository.resolve(spec.ref)
         worktree.update(repository, base=start, tip=tip, again=run.resumed)
         checkpoints.note_shown()
         return
     with repository.lock():
-        if run.resumed or was_shown:
+        if run.resumed or shown:
             # A process that died may have written a part of it.
             put_worktree_aside(repository, spec, worker.directory)
         worktree = add_worktree(repository, spec)

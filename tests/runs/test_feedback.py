@@ -14,7 +14,7 @@ from orchestrator.landing import forges as programs
 from orchestrator.runs import feedback
 from orchestrator.runs.continued_worker import ContinuedWorker
 from orchestrator.runs.feedback import ReviewedRequest, feedback_from_file
-from orchestrator.state.turns import LONGEST_MESSAGE, delivered
+from orchestrator.state.turns import LONGEST_MESSAGE, NextTurn, delivered
 from tests.support.attempts import state_of
 from tests.support.errors import raises, reports
 from tests.support.forges import Forges, add_remote, install_forges
@@ -151,6 +151,11 @@ class TestMessage:
         assert len(found.message.encode()) < LONGEST_MESSAGE
         assert found.rest == 26 - len(found.sources) > 0
         assert "(truncated)" in found.message
+        short = [comment("ann", "x", key=str(n)) for n in range(1100)]
+        forges.answer(("graphql", github(*short)), ANN)
+        found = request(repo).feedback(())
+        turn = NextTurn(message=found.message, sources=found.sources)
+        assert found.rest == 1100 - len(turn.sources) > 0
 
     @pytest.mark.parametrize("answer", ["no JSON", "[" * 100_000, "null", '{"data": []}'])
     def test_unusable_answers_are_errors_or_nothing(

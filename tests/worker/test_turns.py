@@ -12,12 +12,13 @@ from orchestrator.errors import ConfigError
 from orchestrator.events import Event, TurnDone, TurnStarted, WorkerStarted
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.continued_worker import ContinuedWorker
-from orchestrator.runs.continuing import Message, message_from_checks
+from orchestrator.runs.continuing import Message, check_message, message_from_checks
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_record import require_record
 from orchestrator.state.turns import (
+    LONGEST_MESSAGE,
     NextTurn,
     is_queued,
     queue_message,
@@ -45,6 +46,12 @@ def continued(
     runner = ContinuedWorker(directory, turn, emit=emit, engine=engine)
     (result,) = runner.execute().results
     return result
+
+
+@pytest.mark.parametrize("text", ["", " \n", "a\0b", "a\ud800", "x" * (LONGEST_MESSAGE + 1)])
+def test_unusable_message_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        check_message(text)
 
 
 class TestContinue:
@@ -234,13 +241,20 @@ class TestLiveRun:
         assert started.wait(30)
         return thread, events
 
+    @pytest.mark.parametrize("worktrees", ["start", "end"])
     def test_message_waits_for_the_end_of_the_turn(
-        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path, worktrees: str
     ) -> None:
-        flag = tmp_path / "flag"
-        thread, _ = self.run(
-            repo, local_engine, f"echo 1 > a; until test -e {flag}; do sleep 0.05; done"
-        )
+        flag, tree = tmp_path / "flag", repo / ".architect-parallel-1"
+        wait = f"echo 1 > a; until test -e {flag}; do sleep 0.05; done"
+        if worktrees == "end":
+            # The worktree is behind the first of two turns without a pause.
+            shell_run(repo, local_engine, "true", worktrees=worktrees)
+            thread = threading.Thread(target=lambda: continued(repo, local_engine, wait))
+            thread.start()
+            eventually(lambda: state_of(repo).is_live() and state_of(repo).result(1) is None)
+        else:
+            thread, _ = self.run(repo, local_engine, wait)
         found: list[WorkerResult] = []
         asking = threading.Thread(
             target=lambda: found.append(continued(repo, local_engine, "cat a > b"))
@@ -252,7 +266,9 @@ class TestLiveRun:
         asking.join(30)
         thread.join(30)
         assert show(repo, "architect/parallel-1:b") == "1"
-        assert [turn.number for turn in found[0].turns] == [1, 2]
+        assert git(tree, "status", "--porcelain") == ""
+        numbers = [turn.number for turn in found[0].turns]
+        assert numbers == ([1, 2] if worktrees == "start" else [1, 2, 3])
         assert state_of(repo).result(1) == found[0]
 
     def test_now_stops_the_turn_and_keeps_its_work(

@@ -147,7 +147,7 @@ Now = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinueOptions(MessageOptions, FeedbackOptions):
+class ContinueOptions(FeedbackOptions, MessageOptions):
     """Options for the message with which a worker continues."""
 
     checks: Checks = False
@@ -168,8 +168,8 @@ def resume(output: ReportedOutput, run: Run = None) -> None:
 @with_options
 def retry(
     worker: Worker,
-    output: ReportedOutput,
     given: MessageOptions,
+    output: ReportedOutput,
     keep: Annotated[
         str, typer.Option("--retry-from", metavar="base|keep", help="Commit to start from.")
     ] = "base",
@@ -197,8 +197,8 @@ def retry(
 @with_options
 def continue_(
     worker: Worker,
-    output: ReportedOutput,
     given: ContinueOptions,
+    output: ReportedOutput,
     dash: Dash = None,
     run: RunOption = None,
 ) -> None:
