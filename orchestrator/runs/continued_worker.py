@@ -58,13 +58,18 @@ class ContinuedWorker:
         """Continue the worker, and return the run's result with this worker alone.
 
         Raises:
-            OrchestratorError: The worker cannot continue.
+            OrchestratorError: The worker cannot continue, or did not.
         """
         waited = self._wait_in_line() if self._directory.is_live() else None
         if waited is None:
             result = self._resumed.execute()
             number = self._message.worker_id
             waited = next(found for found in result.results if found.worker_id == number)
+        if number_of(self._directory, waited.worker_id, self._message.turn) is None:
+            raise ConfigError(
+                f"worker {waited.worker_id} did not continue: {waited.message}",
+                key="message.undelivered",
+            )
         record = require_record(self._directory)
         return sum_up(
             [waited],

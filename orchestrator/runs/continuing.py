@@ -134,15 +134,26 @@ def _check_worktree(repository: Repository, worker: RecordedWorker) -> None:
 
 
 def _check_budget(worker: RecordedWorker, result: WorkerResult, message: Message) -> None:
-    turn = current_turn(worker.directory, worker.number)
+    """Check that something is left of the limits of the worker and of its run."""
+    turn, own, run = current_turn(worker.directory, worker.number), worker.config, worker.plan
     before = turn.given.budget_per_worker if turn is not None else None
-    budget = message.turn.budget_per_worker or before or worker.config.budget_per_worker
-    if budget is not None and result.cost >= budget:
-        raise ConfigError(
-            f"worker {worker.number} has spent ${result.cost:.4f} of its budget of ${budget:g}",
-            key="budget.spent",
-            hint="give a larger budget for all of its turns: `--budget-per-worker`",
-        )
+    budget = message.turn.budget_per_worker or before or own.budget_per_worker
+    found = [worker.directory.result(spec.worker_id) for spec in run.workers]
+    results = [other for other in found if other is not None]
+    who, total = f"worker {worker.number}", sum(other.cost for other in results)
+    tokens = sum(other.tokens or 0 for other in results)
+    larger = "give a larger budget for all of its turns: `--budget-per-worker`"
+    again = f"`orchestrator retry {worker.number} --retry-from keep` starts a run of its own"
+    limits = (
+        (result.cost, budget, f"{who} has spent ${result.cost:.4f} of its budget of $", larger),
+        (total, run.config.budget_total, f"the run has spent ${total:.4f} of $", again),
+        (result.tokens or 0, own.tokens_per_worker, f"{who} has used its tokens: ", again),
+        (tokens, run.config.tokens_total, "the run has used its tokens: ", again),
+    )
+    for spent, most, said, hint in limits:
+        # protection: message-needs-something-left-of-budget
+        if most is not None and spent >= most:
+            raise ConfigError(f"{said}{most:g}", key="budget.spent", hint=hint)
 
 
 def deliver(

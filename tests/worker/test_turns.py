@@ -25,7 +25,7 @@ from orchestrator.state.turns import (
     take_message,
     withdraw_message,
 )
-from orchestrator.worker import lifecycle
+from orchestrator.worker import attempts, lifecycle
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.sessions import with_session
 from orchestrator.workspace.mounts import Workspace
@@ -105,6 +105,29 @@ class TestContinue:
             is Status.SUCCESS
         )
         assert show(repo, "architect/parallel-1:b") == "ORCHESTRATOR_BUDGET=0.75"
+
+    @pytest.mark.parametrize(
+        "limit", [{"budget_total": 1.0}, {"tokens_total": 9}, {"tokens_per_worker": 9}]
+    )
+    def test_is_refused_if_nothing_is_left_of_the_budget(
+        self, repo: Path, local_engine: LocalEngine, limit: dict[str, Any]
+    ) -> None:
+        task = """echo '{"type": "orchestrator.report", "cost": 1.0, "tokens": 9}'"""
+        (first,) = shell_run(repo, local_engine, task, **limit).results
+        with raises("budget.spent"):
+            continued(repo, local_engine, "echo 2 > two", budget_per_worker=5.0)
+        assert state_of(repo).result(1) == first
+
+    def test_message_that_begins_no_turn_is_an_error(
+        self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise OSError("no space left")
+
+        shell_run(repo, local_engine, "echo 1 > one")
+        monkeypatch.setattr(attempts, "_archive_attempt", fail)
+        with raises("message.undelivered", "no space left"):
+            continued(repo, local_engine, "echo 2 > two")
 
     def test_continues_after_failure_timeout_and_cancel(
         self, repo: Path, local_engine: LocalEngine

@@ -76,6 +76,7 @@ def sharing() -> Iterator[Protection]:
          Without("begun_by.quotes", at="output-of-checks-is-no-command")),
         ("worker continues only from its own branch", Never()),
         ("commits of user stay reachable", Never()),
+        ("message needs something left of budget", Never()),
         ("uncommitted changes are not the worker's", Never()),
         ("failed checks are sent back at most so often",
          Without("fixes >= worker.config.fix_checks")),
