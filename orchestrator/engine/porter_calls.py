@@ -36,7 +36,7 @@ _LONGEST_HEADER = 4 * 1024**2
 _LARGEST_FRAME = 1024**2
 _ATTEMPTS = 5
 """Number of connections without any progress, after which reading may fail."""
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 2.0
 
 repeatable = retry(
     retry=retry_if_exception_type(EngineUnavailableError),

@@ -1,10 +1,14 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
 from orchestrator.engine.kubernetes.cluster import Cluster
+from tests.cluster.cut_api import CutApi
 from tests.cluster.lab import LAB, NAMESPACE, Lab
+from tests.cluster.runs import COMMAND, Start, begin
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +28,30 @@ def cluster(lab: Lab) -> Cluster:
 def runner(lab: Lab) -> Cluster:
     """Return the cluster for a user who has the rights of the role and no others."""
     return Cluster(kubeconfig=lab.directory / "kubeconfig-runner", namespace=NAMESPACE)
+
+
+@pytest.fixture
+def start(lab: Lab, repo: Path) -> Iterator[Start]:
+    """Return a function that starts a run with one worker, which is stopped if the test fails."""
+    made: list[Popen[str]] = []
+
+    def start_run(*arguments: str, kubeconfig: Path | None = None) -> Popen[str]:
+        settings = kubeconfig or lab.directory / "kubeconfig-runner"
+        if "--workers" not in arguments:
+            arguments = ("--workers", "1", *arguments)
+        made.append(begin(repo, settings, *COMMAND, *arguments))
+        return made[-1]
+
+    yield start_run
+    for process in made:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+@pytest.fixture
+def cut(lab: Lab, tmp_path: Path) -> Iterator[CutApi]:
+    """Return a proxy before the API server, for the user with the rights of the role."""
+    made = CutApi(lab.directory / "kubeconfig-runner", tmp_path / "kubeconfig-cut")
+    yield made
+    made.close()

@@ -300,6 +300,7 @@ class Lab:
                 umask=0o022,
             )
         (self.directory / f"{name}.pid").write_text(str(process.pid))
+        process.returncode = 0  # it outlives this process, which does not wait for it
 
     def _start_in_hub(self, command: str) -> None:
         program, *options = command.format(d=self.directory, hub=_HUB).split()

@@ -1,97 +1,14 @@
 """Workers whose pods are taken away: evicted, drained, or lost with their node."""
 
-import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from subprocess import Popen
-from typing import Any
 
 import pytest
 
-from orchestrator.engine.labels import REPOSITORY
 from tests.cluster.lab import NAMESPACE, Lab
-from tests.cluster.test_command import started
-from tests.support.live import eventually
+from tests.cluster.runs import Start, ended, evict, job_of, present, running
 from tests.support.repository import git
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-
-
-Start = Callable[..., Popen[str]]
-
-
-@pytest.fixture
-def start(lab: Lab, repo: Path) -> Iterator[Start]:
-    """Return a function that starts a run, which is stopped if the test fails."""
-    made: list[Popen[str]] = []
-
-    def begin(*arguments: str) -> Popen[str]:
-        made.append(started(lab, repo, *arguments))
-        return made[-1]
-
-    yield begin
-    for process in made:
-        if process.poll() is None:
-            process.terminate()
-            process.communicate(timeout=60)
-
-
-def present(lab: Lab, repo: Path, kind: str) -> list[dict[str, Any]]:
-    """Return the objects of a repository's workers that nobody has deleted."""
-    found = json.loads(lab.kubectl("get", kind, "-n", NAMESPACE, "-o", "json"))["items"]
-    return [
-        thing
-        for thing in found
-        if thing["metadata"].get("annotations", {}).get(REPOSITORY, "").startswith(str(repo))
-        and "deletionTimestamp" not in thing["metadata"]
-    ]
-
-
-def job_of(pod: dict[str, Any]) -> str:
-    """Return the name of a pod's Job."""
-    return str(pod["metadata"]["labels"]["job-name"])
-
-
-def evict(lab: Lab, pod: dict[str, Any]) -> None:
-    """Evict a pod as `kubectl drain` does."""
-    name = pod["metadata"]["name"]
-    described = {
-        "apiVersion": "policy/v1beta1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-    }
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction"
-    lab.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(described))
-
-
-def running(lab: Lab, repo: Path, *, but: str = "") -> dict[str, Any]:
-    """Wait until the command has written its first line, and return its pod.
-
-    A Job replaces a pod that was taken away; `but` is the name of such a Job.
-    """
-    found: list[dict[str, Any]] = []
-
-    def has_begun() -> bool:
-        time.sleep(0.3)
-        logs = [*(repo / ".git/orchestrator").glob("**/worker-1/stdout.log")]
-        found[:] = [pod for pod in present(lab, repo, "pods") if job_of(pod) != but]
-        with suppress(FileNotFoundError):  # the next attempt has another directory
-            return bool(found) and any(log.read_bytes() for log in logs)
-        return False
-
-    eventually(has_begun, "the task's start")
-    (pod,) = found
-    return pod
-
-
-def ended(process: Popen[str]) -> dict[str, Any]:
-    """Return the result of the only worker."""
-    out, err = process.communicate(timeout=280)
-    assert "Traceback" not in err
-    (result,) = json.loads(out)["results"]
-    return {**result, "err": err}
 
 
 def test_drained_worker_is_started_again_once(lab: Lab, repo: Path, start: Start) -> None:

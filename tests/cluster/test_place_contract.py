@@ -1,6 +1,8 @@
 """The contract of places, for pods: that of `tests/engine/test_place_contract.py`, and more."""
 
+import hashlib
 import json
+import os
 import secrets
 import subprocess
 import time
@@ -15,7 +17,8 @@ from orchestrator.engine.kubernetes.pod import job_name
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
 from orchestrator.engine.place import Place, PlaceSpec, Start
-from orchestrator.errors import EngineError
+from orchestrator.errors import PlaceLostError
+from tests.cluster.cut_api import CutApi
 from tests.cluster.lab import NAMESPACE, Lab
 from tests.engine.test_place_contract import (  # noqa: F401 - collected here, with other fixtures
     NAP,
@@ -30,14 +33,17 @@ from tests.engine.test_place_contract import (  # noqa: F401 - collected here, w
     test_a_step_sees_only_its_parts,
     test_deadline_and_following_steps_need_no_client,
     test_disk_limit_needs_no_client,
+    test_kill_of_pid_1_from_outside_is_no_success,
     test_no_step_runs_before_its_start,
     test_no_step_traces_what_stops_it,
     test_of_two_clients_one_gets_the_step,
     test_out_of_memory_is_no_success,
     test_output_is_complete_and_its_streams_are_apart,
+    test_output_is_resumed_at_the_same_byte,
     test_place_waits_for_collection_and_then_ends_itself,
     test_sigterm_reaches_the_command,
     test_what_cannot_be_taken_is_an_error_soon,
+    test_what_is_taken_is_complete_and_unaltered,
     test_what_places_with_volumes_lack_is_refused,
     test_written_files_are_kept_and_others_brought_up_to_date,
 )
@@ -52,8 +58,8 @@ class PodPlaces(Places):
     def __init__(self, cluster: Cluster, labels: Mapping[str, str], root: Path) -> None:
         self.cluster, self.labels, self._root = cluster, labels, root
 
-    def open(self, spec: PlaceSpec, client: object = None) -> Place:  # noqa: ARG002
-        place = PodPlace(self.cluster, spec)
+    def open(self, spec: PlaceSpec, client: Cluster | None = None) -> Place:  # type: ignore[override]
+        place = PodPlace(client or self.cluster, spec)
         place.put(spec.parts)
         return place
 
@@ -97,13 +103,22 @@ def every(places: PodPlaces) -> PodPlaces:
     return places
 
 
-def test_a_killed_step_is_no_success(places: PodPlaces) -> None:
-    place = places.open(places.spec())
-    step = place.order("agent", NAP)
-    step.start()
-    step.kill("SIGKILL")
-    assert step.wait(60).exit_code == 137
-    assert {entry.exit_code for entry in place.journal(0)} <= {None, 137}
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 30_000_000])
+def test_files_of_any_size_arrive_over_connections_that_break(
+    places: PodPlaces, cut: CutApi, size: int
+) -> None:
+    tree, content = places.directory("tree"), os.urandom(size)
+    (tree / "f").write_bytes(content)
+    # Each piece, and the program of the pod, passes at once or again.
+    cut.cut_up = 5_000_000 if size > 10**6 else 120_000
+    place = places.open(places.spec(part("tree", tree, "/tree")), cut.client())
+    said = places.run(place, "sh", "-c", "cat /tree/f | sha256sum; cp /tree/f /tree/g")[1]
+    assert said.split()[0].decode() == hashlib.sha256(content).hexdigest()
+    cut.cut_up, cut.cut_down = None, 50_000 + size // 5
+    into = places.directory("into")
+    place.take("tree", into, limit=10**8)
+    assert (into / "f").read_bytes() == (into / "g").read_bytes() == content
+    assert cut.cuts >= (3 if size > 10**6 else 0)
 
 
 def test_a_pod_that_is_deleted_is_no_success(places: PodPlaces, lab: Lab) -> None:
@@ -114,8 +129,9 @@ def test_a_pod_that_is_deleted_is_no_success(places: PodPlaces, lab: Lab) -> Non
     step.start()
     assert next(step.logs()).data == b"up\n"
     lab.kubectl("delete", "pod", "-n", NAMESPACE, places.pod(spec)["metadata"]["name"])
-    with pytest.raises(EngineError, match="gone"):
+    with pytest.raises(PlaceLostError) as caught:
         step.wait(60)
+    assert caught.value.restarts
 
 
 def test_nothing_is_left(places: PodPlaces, lab: Lab) -> None:

@@ -600,7 +600,8 @@ def test_kill_of_pid_1_from_outside_is_no_success(every: Places) -> None:
     step.kill("SIGKILL")
     status = step.wait(60)
     assert (status.exit_code, status.oom_killed) == (137, False)
-    assert all(entry.exit_code is None for entry in place.journal(0))
+    # A place knows the code only if it has killed the step itself.
+    assert {entry.exit_code for entry in place.journal(0)} <= {None, 137}
 
 
 def test_out_of_memory_is_no_success(every: Places) -> None:

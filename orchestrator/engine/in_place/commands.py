@@ -3,11 +3,14 @@
 import hashlib
 import json
 import os
+import select
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,11 @@ SHELL = "sh"
 _TURNS = 200
 _SIGN = 10.0
 """Seconds between two signs of life of a command."""
+_IDLE = 60.0
+"""Seconds without a further command after which a command `talk` ends."""
+_MOST_TALKS = 16
+_SINCE = 19
+"""Number of the field with a process's start, after the name in its `stat`."""
 
 
 def send(root: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -117,8 +125,14 @@ def talk(root: str) -> None:
     """Perform the commands on the standard input, one line each.
 
     A command that takes long prints empty lines between those of its answer, as a sign of life.
+    Not every engine tells a command that its connection was cut. So one that gets no further
+    command ends, and a new one ends the oldest if there are many.
     """
-    while line := sys.stdin.buffer.readline():
+    # protection: commands-that-nobody-hears-end
+    for process in _commands(root)[:-_MOST_TALKS]:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    while select.select([0], [], [], _IDLE)[0] and (line := sys.stdin.buffer.readline()):
         over = threading.Event()
         teller = threading.Thread(target=_tell, args=(over,), daemon=True)
         teller.start()
@@ -127,6 +141,17 @@ def talk(root: str) -> None:
         finally:
             over.set()
             teller.join()
+
+
+def _commands(root: str) -> list[int]:
+    """Return the processes of all commands `talk` of the place, oldest first."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (path / "cmdline").read_bytes().endswith(f"\0{root}\0talk\0".encode()):
+                since = (path / "stat").read_text().rpartition(")")[2].split()[_SINCE]
+                found.append((int(since), int(path.name)))
+    return [process for _, process in sorted(found)]
 
 
 def _tell(over: threading.Event) -> None:

@@ -22,8 +22,8 @@ _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
 _FRAME = 64 * 1024
 """Bytes of input per frame. Larger frames are lost, or reset the connection, at some proxies."""
 _LARGEST_FRAME = 16 * 1024**2
-_TIMEOUT = 60.0
-"""Seconds without a byte after which the connection counts as cut."""
+_TIMEOUT = 30.0
+"""Seconds without a byte after which the connection counts as cut: commands give signs of life."""
 _NO_CONTAINER = (
     *("container not found", "container not running", "ContainerCreating"),
     "is not valid for pod",

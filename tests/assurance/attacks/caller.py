@@ -52,7 +52,8 @@ class Caller:
         packages = f"{ROOT}:{sysconfig.get_path('purelib')}"
         known = {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "160"}
         known |= {secret.NAME: secret.VALUE, "ORCHESTRATOR_MAX_WORKTREES": "100"}
-        kept = ("DOCKER_HOST", "ORCHESTRATOR_TRANSFER")
+        kept = ("DOCKER_HOST", "KUBECONFIG", "ORCHESTRATOR_TRANSFER", "ORCHESTRATOR_ENGINE")
+        kept += ("ORCHESTRATOR_ALLOW_UNENFORCED",)
         engine = {key: os.environ[key] for key in kept if key in os.environ}
         return {"PATH": _PATH, "HOME": str(self.home), "LC_ALL": "C.UTF-8", **known, **engine}
 

@@ -1,5 +1,7 @@
 """Options, callers and campaigns; each campaign is run once and used by many tests."""
 
+import base64
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,6 +14,8 @@ from tests.assurance.attacks.attack import Attack
 from tests.assurance.attacks.caller import Caller, callers
 from tests.assurance.attacks.campaign import Campaign, run_campaign
 from tests.assurance.attacks.table import PAGE, Table
+from tests.cluster.lab import LAB
+from tests.cluster.runs import UNENFORCED
 
 CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
 Group = tuple[Attack, ...]
@@ -35,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--transfer", choices=("mounts", "streams"), default="auto",
         help="how the files of attacked runs reach their containers",
     )  # fmt: skip
+    group.addoption("--cluster", action="store_true", help="attack pods of the lab's cluster")
     group.addoption("--write-table", action="store_true", help="write docs/attacks.md")
 
 
@@ -81,10 +86,27 @@ def grounds() -> Iterator[Path]:
         yield Path(directory)
 
 
+def readable_settings(grounds: Path) -> Path:
+    """Write the settings of the lab's user, so that every caller can read them."""
+    lab, file = Path(os.environ[LAB]), grounds / "kubeconfig"
+    settings = json.loads((lab / "kubeconfig-runner").read_text())
+    authority = Path(settings["clusters"][0]["cluster"].pop("certificate-authority"))
+    data = base64.b64encode(authority.read_bytes()).decode()
+    settings["clusters"][0]["cluster"]["certificate-authority-data"] = data
+    file.write_text(json.dumps(settings))
+    file.chmod(0o644)
+    return file
+
+
 @pytest.fixture(scope="session")
 def everyone(grounds: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Caller]]:
     with pytest.MonkeyPatch.context() as patch, callers(grounds) as found:
         patch.setenv("ORCHESTRATOR_TRANSFER", request.config.getoption("transfer"))
+        if request.config.getoption("cluster"):
+            patch.setenv("ORCHESTRATOR_TRANSFER", "streams")
+            patch.setenv("ORCHESTRATOR_ENGINE", "kubernetes")
+            patch.setenv("ORCHESTRATOR_ALLOW_UNENFORCED", UNENFORCED)
+            patch.setenv("KUBECONFIG", str(readable_settings(grounds)))
         yield found
 
 

@@ -5,6 +5,8 @@
 both callers make every attack, in both arrangements.
 """
 
+import os
+
 import pytest
 
 from tests.assurance.attacks.attack import Attack, every, grouped
@@ -63,7 +65,8 @@ def test_run_as_a_whole_harms_nothing(
     campaign = campaigns(caller, "overlay", group)
 
     # A shared checkout has no files of submodules, so their workers get checkouts of their own.
-    is_copied = request.config.getoption("transfer") == "streams" or (
+    is_sent = os.environ["ORCHESTRATOR_TRANSFER"] == "streams"
+    is_copied = is_sent or (
         request.config.getoption("worktrees") not in (None, "start")
         and group[0].repository == "rich"
     )

@@ -7,6 +7,7 @@ from tests.assurance.mutation.ways import Give, Instead, Never, Replace, Without
 
 POD = "tests/engine/kubernetes/test_pod.py"
 CHANNEL = "tests/engine/kubernetes/test_channel.py"
+TALK = "tests/engine/in_place/test_talk.py"
 LOST = "tests/engine/kubernetes/test_lost_pods.py"
 ATTEMPTS = "tests/worker/test_attempts.py"
 REFUSALS = "tests/engine/kubernetes/test_refusals.py"
@@ -33,6 +34,7 @@ def pods() -> Iterator[Protection]:
         ("end without exit code is no success", Never()),
         ("exit code is that of clusters record", Instead("0")),
     )
+    yield from marked((TALK,), ("commands that nobody hears end", Never()))
     yield from marked((ATTEMPTS,), ("lost attempt is made again once", Never()))
     yield from marked((CHANNEL,), ("frames of a pod are bounded", Never()))
     yield from marked(
