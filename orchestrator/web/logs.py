@@ -81,7 +81,7 @@ class Piece:
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The times of lines in UTC, such as `14:05:09`."""
+        """The times of lines in UTC, such as `14:05:09Z`."""
         return tuple(run.text.strip() for run in self.runs if run.look == _TIME)
 
 
@@ -268,7 +268,7 @@ def _shown(log: Log, begin: int, data: bytes) -> tuple[Run, ...]:
         return _clean(data)
     ends = [found.end() for found in re.finditer(rb"\n", data)]
     found_at = [times.at(begin + offset) for offset in (0, *ends)]
-    labels = [f"{at:%H:%M:%S} " if at else "" for at in found_at]
+    labels = [f"{at:%H:%M:%S}Z " if at else "" for at in found_at]
     # protection: number-of-times-on-page-has-limit
     if len(labels) > MOST_TIMED:
         labels = [b if a != b else "" for a, b in zip(["", *labels], labels, strict=False)]

@@ -108,15 +108,15 @@ def test_times_of_lines_are_shown_on_request(repo: Path, server: Server, page: P
     log.write_text("one\n")
     address = f"{sign_in(page, server)}{RUN}/1"
     page.open(address)
-    assert page.value("document.getElementById('lines').innerText") == "one\n"
+    page.wait_for("document.getElementById('lines')?.innerText == 'one\\n'")
     page.value("document.getElementById('times').click()")
     for _ in ("switched on", "stays on"):
         page.open(address)
-        page.wait_for("document.getElementById('lines').innerText == '14:13:20 one\\n'")
+        page.wait_for("document.getElementById('lines')?.innerText == '14:13:20Z one\\n'")
     assert page.value("document.getElementById('times').ariaPressed") == "true"
     times.write_text("0 1790000000\n4 1790000060\n")
     log.write_text("one\n\x1b[31mtwo\x1b[0m\n")
-    page.wait_for("document.getElementById('lines').innerText.endsWith('14:14:20 two\\n')")
+    page.wait_for("document.getElementById('lines').innerText.endsWith('14:14:20Z two\\n')")
     page.value("getSelection().selectAllChildren(document.getElementById('lines'))")
     assert page.value("getSelection().toString().trim()") == "one\ntwo", "copies have no times"
     assert page.of("Runtime.exceptionThrown", "Log.entryAdded") == []

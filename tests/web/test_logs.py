@@ -268,15 +268,15 @@ def timed_log(directory, content, *entries) -> Log:
 def test_lines_have_the_time_at_which_they_arrived(tmp_path):
     log = timed_log(tmp_path, b"one\ntwo\nthree\nfour", (0, 0), (4, 3), (14, 12))
     whole = read_end(log)
-    assert whole.times == ("23:59:50", "23:59:53", "23:59:53", "00:00:02")
+    assert whole.times == ("23:59:50Z", "23:59:53Z", "23:59:53Z", "00:00:02Z")
     assert whole.text == "one\ntwo\nthree\nfour"
-    assert [run.text for run in whole.runs][:3] == ["23:59:50 ", "one\n", "23:59:53 "]
-    assert read_after(log, 8).times == ("23:59:53",), "without the line that is not finished"
-    assert read_rest(log, 14).times == ("00:00:02",)
-    assert read_before(log, 8).times == ("23:59:50", "23:59:53")
+    assert [run.text for run in whole.runs][:3] == ["23:59:50Z ", "one\n", "23:59:53Z "]
+    assert read_after(log, 8).times == ("23:59:53Z",), "without the line that is not finished"
+    assert read_rest(log, 14).times == ("00:00:02Z",)
+    assert read_before(log, 8).times == ("23:59:50Z", "23:59:53Z")
     there = read_at(log, 4)
     first, after = there.hit
-    assert [run.text for run in there.runs[first:after]] == ["23:59:53 ", "two\n"]
+    assert [run.text for run in there.runs[first:after]] == ["23:59:53Z ", "two\n"]
 
 
 def test_no_output_is_taken_for_a_time_or_moves_one(tmp_path):
@@ -289,7 +289,7 @@ def test_no_output_is_taken_for_a_time_or_moves_one(tmp_path):
     piece = read_end(timed_log(tmp_path, content, (0, 0), *entries))
     assert len(piece.times) == content.count(b"\n")
     place = next(n for n, run in enumerate(piece.runs) if run.text == "last line\n")
-    assert piece.runs[place - 1] == ("time", f"23:59:{50 + len(entries) - 1} ")
+    assert piece.runs[place - 1] == ("time", f"23:59:{50 + len(entries) - 1}Z ")
     plain = Log("stdout", "stdout", tmp_path / "plain.log", len(content))
     plain.path.write_bytes(content)
     assert piece.text == read_end(plain).text
@@ -297,7 +297,7 @@ def test_no_output_is_taken_for_a_time_or_moves_one(tmp_path):
 
 def test_many_lines_have_a_time_only_where_it_changes(tmp_path):
     log = timed_log(tmp_path, b"\n" * CHUNK, (0, 0), (100, 1), (90_000, 2))
-    assert read_end(log).times == ("23:59:50", "23:59:51", "23:59:52")
+    assert read_end(log).times == ("23:59:50Z", "23:59:51Z", "23:59:52Z")
     assert len(read_before(log, MOST_TIMED - 1).times) == MOST_TIMED - 1
 
 
