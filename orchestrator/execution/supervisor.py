@@ -39,6 +39,10 @@ callbacks.
 """
 _MOST_NOTICED = 20
 """Maximum number of alerts in a worker's result; older alerts are dropped."""
+_LATEST_END = 2.0
+"""Maximum number of seconds between the end of a container's output and its own end, after which
+its output is read again.
+"""
 _ASKED = 1.0
 """Minimum seconds of silence after a question, for a stopped worker to count as waiting for an
 answer.
@@ -239,7 +243,11 @@ class _Watch:
             try:
                 for chunk in self.container.logs():
                     self.log.write(chunk)
-                self.exit_status = self.container.wait(None)
+                over_at = time.monotonic()
+                status = self.container.wait(None)
+                if time.monotonic() > over_at + _LATEST_END:
+                    self._read_again()
+                self.exit_status = status
             except EngineUnavailableError:
                 self._find_again()
                 was_over = self.container.state().ended_at is not None
@@ -252,6 +260,14 @@ class _Watch:
                 f"code {code}",
                 key="container.unobserved",
             )
+
+    def _read_again(self) -> None:
+        """Read the output of a container that ended long after its output, which may be cut."""
+        with suppress(EngineError):
+            # The engine may have kept what it did not send.
+            self._find_again()
+            for chunk in self.container.logs():
+                self.log.write(chunk)
 
     def _code_on_record(self) -> int | None:
         end = self.terms.end_on_record()

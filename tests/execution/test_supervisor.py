@@ -2,12 +2,13 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config.container import Limits
-from orchestrator.engine.protocol import Usage
+from orchestrator.engine.protocol import LogChunk, Usage
 from orchestrator.events import Event, WorkerOutput, WorkerStopping
 from orchestrator.execution.limits import LimitMeter
 from orchestrator.results import Reason, Status, WorkerResult
@@ -136,3 +137,27 @@ def test_silence_counts_from_the_start_of_the_container(
     (result,) = ParallelRunner(config, repo, engine=local_engine).execute().results
     assert (result.reason, result.status) == (None, Status.SUCCESS)
     assert 0.3 <= result.duration < 1.4
+
+
+def test_output_that_the_engine_does_not_send_is_read_again(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine says after the first bytes that there are no more, and keeps the others."""
+    monkeypatch.setattr("orchestrator.execution.supervisor._LATEST_END", 0.5)
+    real, readers = LocalContainer.logs, list[threading.Thread]()
+
+    def cut(container: LocalContainer) -> Iterator[LogChunk]:
+        chunks = real(container)
+        if readers:
+            yield from chunks
+            return
+        yield next(iter(chunks))
+        readers.append(threading.Thread(target=list, args=(chunks,)))
+        readers[0].start()
+
+    monkeypatch.setattr(LocalContainer, "logs", cut)
+    config = configured("echo early; sleep 1.5; echo late", limits=LIMITS)
+    (result,) = ParallelRunner(config, repo, engine=local_engine).execute().results
+    readers[0].join()
+    assert result.status is Status.SUCCESS
+    assert (Path(result.log or "") / "stdout.log").read_text() == "early\nlate\n"
