@@ -96,3 +96,23 @@ def test_quota_is_waited_for_and_shown(lab: Lab, repo: Path) -> None:
     assert result["status"] == "success", err
     assert 4 <= result["duration"] < 10
     eventually(lambda: not jobs(lab), "the Job's end")
+
+
+def test_cleanup_collects_the_work_of_a_killed_run(lab: Lab, repo: Path) -> None:
+    hands = 'echo x > "$ORCHESTRATOR_ARTIFACTS/made"'
+    process = started(lab, repo, f"{hands}; echo kept > there; echo begun; sleep 600")
+    log = ".git/orchestrator/runs/*/worker-1/stdout.log"
+    eventually(lambda: [path.read_text() for path in repo.glob(log)] == ["begun\n"], "output")
+    process.kill()
+    process.communicate()
+    for words in (("parallel-cleanup",), ("restore",)):
+        done = subprocess.run(
+            (sys.executable, "-m", "orchestrator", *words), cwd=repo, text=True, check=False,
+            capture_output=True, env={"PATH": "/usr/bin:/bin", "HOME": str(repo.parent)}
+            | {"KUBECONFIG": str(lab.directory / "kubeconfig-runner")},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert git(repo, "show", "architect/parallel-1:there") == "kept"
+    (made,) = repo.glob(".git/orchestrator/runs/*/worker-1/artifacts/made")
+    assert made.read_text() == "x\n"
+    eventually(lambda: not jobs(lab), "the Job's end")
