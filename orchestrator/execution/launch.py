@@ -8,16 +8,25 @@ from dataclasses import dataclass, field, replace
 from orchestrator.config.container import Limits
 from orchestrator.config.run import Triggers
 from orchestrator.engine.place import Entry, Place, Start
-from orchestrator.engine.protocol import Container
+from orchestrator.engine.protocol import Container, ExitStatus
 from orchestrator.errors import EngineError, OrchestratorError, PortTakenError
 from orchestrator.events import Stage
 from orchestrator.execution.dead_man_switch import LATE, NO_SWITCH, Switch
 from orchestrator.execution.ports import WorkerPorts
 from orchestrator.execution.watchdog import AllowedPaths
 from orchestrator.files.disk_usage import DiskUse
+from orchestrator.results import Reason
 from orchestrator.state.checkpoints import Checkpoints, Launch
+from orchestrator.state.endings import Stop
 
 _PORT_ATTEMPTS = 20
+_OF_PLACES = {
+    "timeout": (Reason.TIMEOUT, "time"),
+    "disk": (Reason.DISK, "disk space"),
+    "inodes": (Reason.INODES, "files"),
+    "output": (Reason.LOG_LIMIT, "output"),
+}
+"""The reasons for which a place stops a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +67,16 @@ class ContainerLimits:
             return None
         ends = [entry for entry in entries if (entry.step, entry.event) == (self.step, "ended")]
         return ends[-1] if ends else None
+
+    def stopped_by_place(self, status: ExitStatus | None) -> Stop | None:
+        """Return the limit at which the place itself stopped the step while nobody watched it."""
+        if status is None or status.exit_code == 0:
+            return None
+        end = self.end_on_record()
+        if end is None or end.reason is None:
+            return None
+        reason, limit = _OF_PLACES[end.reason]
+        return Stop(reason, f"stopped at its limit of {limit} while no process watched it")
 
     def refresh(self) -> None:
         """Bring files that the container only reads up to date; if this fails, they stay."""

@@ -48,14 +48,6 @@ _ASKED = 1.0
 answer.
 """
 
-_OF_PLACES = {
-    "timeout": (Reason.TIMEOUT, "time"),
-    "disk": (Reason.DISK, "disk space"),
-    "inodes": (Reason.INODES, "files"),
-    "output": (Reason.LOG_LIMIT, "output"),
-}
-"""The reasons for which a place stops a step."""
-
 
 def attend(
     running: RunningContainer,
@@ -98,7 +90,7 @@ def attend(
         # The container's end was not observed; the process that resumes the run will find it.
         raise watch.error
     terms.switch.idle(terms.worker_id)
-    stopped = watch.stopped or watch.overdue or _stopped_by_place(terms, watch.exit_status)
+    stopped = watch.stopped or watch.overdue or terms.stopped_by_place(watch.exit_status)
     counters = _NOT_COUNTED if watch.exit_status is None else watch.exit_status.counters
     if stopped is not None and watch.stopped is None:
         watch.note_question()
@@ -117,17 +109,6 @@ def attend(
         stopping=watch.stopping,
         lost_network=None if watch.error else lost_network(watch.container),
     )
-
-
-def _stopped_by_place(terms: ContainerLimits, status: ExitStatus | None) -> Stop | None:
-    """Return the limit at which the place itself stopped the step, while no process watched it."""
-    if status is None or status.exit_code == 0:
-        return None
-    end = terms.end_on_record()
-    if end is None or end.reason is None:
-        return None
-    reason, limit = _OF_PLACES[end.reason]
-    return Stop(reason, f"stopped at its limit of {limit} while no process watched it")
 
 
 def _beginning(container: Container, terms: ContainerLimits) -> WorkerStage | WorkerStarted:
