@@ -35,6 +35,7 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
         lambda config: bool(config.isolation.ports or config.project.services),
         "`--ports` or `--service`",
     ),
+    "fix_checks": (_checks, "`--check`"),
     "git_read": (_broker, "`--keys broker`"),
     "key_models": (_broker, "`--keys broker`"),
     "on_trigger": (

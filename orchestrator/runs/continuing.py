@@ -87,6 +87,10 @@ def check_ended_worker(directory: RunDirectory, record: RunRecord, message: Mess
     """
     number, run_id = message.worker_id, directory.run_id
     worker, result = _recorded(directory, record, number), directory.result(number)
+    if message.turn.fix_checks and not worker.config.project.checks:
+        raise ConfigError(
+            f"worker {number} of run {run_id} has no checks to send back", key="option.unused"
+        )
     if result is None:
         return
     repository = Repository(record.top)

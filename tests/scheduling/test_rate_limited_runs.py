@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.output.event_lines import alert_line, retry_line
+from orchestrator.cli.output.event_lines import again_line, alert_line
 from orchestrator.config.run import Provider, RateLimit
 from orchestrator.events import Event, ProviderPaused, WorkerRetrying, WorkerStarted
 from orchestrator.execution import start_throttle
@@ -143,7 +143,7 @@ class TestRequeue:
             (2, 0.2, False),
             (3, 0.2, False),
         ]
-        assert retry_line(again[0], None) == (
+        assert again_line(again[0], None) == (
             "worker 1 is rate-limited by its provider; attempt 2 waits"
         )
         refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator/attempts/")

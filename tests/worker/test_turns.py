@@ -444,6 +444,13 @@ class TestFixChecks:
         (worker,) = shell_run(repo, local_engine, task, **rest).results
         assert (len(worker.turns), worker.cost) == (2, 1.2)
 
+    def test_worker_without_checks_has_none_to_fix(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        shell_run(repo, local_engine, "echo 1 > a")
+        with raises("option.unused"):
+            continued(repo, local_engine, "echo 2 > a", fix_checks=2)
+
     def test_no_check_failed(self, repo: Path, local_engine: LocalEngine) -> None:
         (worker,) = shell_run(
             repo, local_engine, "echo two > a", checks=self.CHECK, fix_checks=2

@@ -6,6 +6,7 @@ from orchestrator.events import (
     ProviderPaused,
     RunStarted,
     SlotsChanged,
+    TurnStarted,
     WorkerConnected,
     WorkerRetrying,
     WorkerStage,
@@ -51,9 +52,13 @@ def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
     ]
 
 
-def retry_line(event: WorkerRetrying, name: str | None) -> str:
-    """Return the line for a worker's attempt that failed and will be repeated."""
+def again_line(event: WorkerRetrying | TurnStarted, name: str | None) -> str:
+    """Return the line for a failed attempt that will be repeated, or for the next turn."""
     who, failed = name_of(event.worker_id, name), event.attempt - 1
+    if isinstance(event, TurnStarted):
+        is_sent = event.cause == "checks"
+        what = "failed checks are sent back" if is_sent else one_line(event.message, limit=100)
+        return f"{who}, turn {event.turn}: {what}"
     if event.reason == Reason.RATE_LIMITED and not event.counted:
         return f"{who} is rate-limited by its provider; attempt {event.attempt} waits"
     when = f"attempt {event.attempt} in {duration(event.delay)}"

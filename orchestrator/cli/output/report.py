@@ -20,6 +20,7 @@ from orchestrator.git.changes import branch_to_type
 from orchestrator.git.kept_refs import note_of_refs
 from orchestrator.git.repository import Repository
 from orchestrator.results import (
+    Reason,
     RunResult,
     Status,
     Timings,
@@ -242,12 +243,18 @@ def after_run(result: RunResult, *, typed: Callable[[str], str] = str) -> str:
     shared = file_matrix(result.results)
     # A worker that never started has no output.
     output = f"see a worker's output: {first.log}/stdout.log\n" if first.log else ""
+    failed = [one for one in result.results if one.reason is Reason.CHECKS_FAILED]
+    back = (
+        f"send failed checks back: orchestrator continue {failed[0].worker_id} --checks\n"
+        if failed
+        else ""
+    )
     return (
         f"{_locations(result)}\n"
         f"{f'{shared}{_CONFLICTS}' if shared else ''}"
         f"{review_order(result.results)}"
         f"see a worker's changes: git diff {result.base[:12]} {typed(first.branch)}\n"
-        f"{output}remove worktrees and branches: orchestrator parallel-cleanup"
+        f"{output}{back}remove worktrees and branches: orchestrator parallel-cleanup"
     )
 
 

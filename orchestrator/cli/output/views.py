@@ -11,12 +11,12 @@ from typing import IO, Protocol, Self
 
 from orchestrator.cli.output.ci import in_ci
 from orchestrator.cli.output.event_lines import (
+    again_line,
     alert_line,
     done_line,
     notice_line,
     port_lines,
     refusal_line,
-    retry_line,
     run_line,
     stage_line,
     stage_lines,
@@ -33,6 +33,7 @@ from orchestrator.events import (
     ProviderPaused,
     RunStarted,
     SlotsChanged,
+    TurnStarted,
     WorkerConnected,
     WorkerDone,
     WorkerRetrying,
@@ -216,8 +217,8 @@ class PlainView:
                 return [alert_line(event, self._name(getattr(event, "worker_id", 0)))]
             case WorkerStopping():
                 return [stopping_line(event, self._name(event.worker_id))]
-            case WorkerRetrying(worker_id=number):
-                return [retry_line(event, self._name(number))]
+            case WorkerRetrying() | TurnStarted():
+                return [again_line(event, self._name(event.worker_id))]
             case WorkerDone(result=result):
                 return [done_line(result)]
             case _:

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.cli.output.formats import table
 from orchestrator.cli.output.report import after_run, run_table
 from orchestrator.git.kept_refs import note_of_refs
-from orchestrator.results import NetworkCounts, RunResult, Status
+from orchestrator.results import NetworkCounts, Reason, RunResult, Status
 from orchestrator.text.quantities import count, duration, money
 
 
@@ -47,6 +47,11 @@ def test_next_steps_for_one_worker(result):
     logged = one.results[0].model_copy(update={"log": "/logs/1"})
     told = after_run(one.model_copy(update={"results": [logged]}))
     assert "see a worker's output: /logs/1/stdout.log" in told.splitlines()
+    assert "orchestrator continue" not in told
+    failed = logged.model_copy(update={"reason": Reason.CHECKS_FAILED})
+    assert "orchestrator continue 1 --checks" in after_run(
+        one.model_copy(update={"results": [failed]})
+    )
 
 
 def test_unknown_cost_is_not_shown_as_zero(result):
