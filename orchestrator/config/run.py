@@ -163,8 +163,8 @@ class ParallelConfig(Model):
         Option(
             Group.COMMON,
             "N",
-            help="Maximum number of workers at the same time: 1-10 (more in a cluster), or `auto` "
-            "to fit this machine.",
+            help="Maximum number of workers at once: 1-10, more in a cluster; "
+            "`auto`: fits this machine.",
         ),
     ] = Field(default=3, ge=1, validate_default=True)
     """Maximum number of workers that run at the same time: 1-10 (or up to `max_workers`), any
