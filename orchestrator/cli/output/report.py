@@ -243,7 +243,7 @@ def after_run(result: RunResult, *, typed: Callable[[str], str] = str) -> str:
     shared = file_matrix(result.results)
     # A worker that never started has no output.
     output = f"see a worker's output: {first.log}/stdout.log\n" if first.log else ""
-    failed = [one for one in result.results if one.reason is Reason.CHECKS_FAILED]
+    failed = [known for known in result.results if known.reason is Reason.CHECKS_FAILED]
     back = (
         f"send failed checks back: orchestrator continue {failed[0].worker_id} --checks\n"
         if failed
