@@ -8,7 +8,7 @@ import pytest
 from orchestrator.engine.kubernetes.cluster import Cluster
 from tests.cluster.cut_api import CutApi
 from tests.cluster.lab import LAB, NAMESPACE, Lab
-from tests.cluster.runs import COMMAND, Start, begin
+from tests.cluster.runs import COMMAND, Start, begin, present
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +47,8 @@ def start(lab: Lab, repo: Path) -> Iterator[Start]:
         if process.poll() is None:
             process.terminate()
             process.communicate(timeout=60)
+    for job in present(lab, repo, "jobs"):
+        lab.kubectl("delete", "job", "-n", NAMESPACE, "--wait=false", job["metadata"]["name"])
 
 
 @pytest.fixture

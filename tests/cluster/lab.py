@@ -176,7 +176,9 @@ class Lab:
 
     def stop_api_server(self) -> None:
         """Kill the API server with -9."""
-        os.kill(int((self.directory / "kube-apiserver.pid").read_text()), signal.SIGKILL)
+        pid = int((self.directory / "kube-apiserver.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        self._until("the API server has ended", lambda: _has_ended(pid))
 
     def start_api_server(self) -> None:
         """Start the API server, and wait until it answers."""
@@ -195,6 +197,7 @@ class Lab:
         self.start_api_server()
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda node: self.start_node(node, archive), self.nodes))
+        archive.unlink()
         get = ("get", "nodes", "--no-headers")
         self._until(
             "all nodes are ready", lambda: self.kubectl(*get).count(" Ready") == len(self.nodes)
@@ -396,6 +399,14 @@ def _client_settings(authority: Path, token: str) -> dict[str, object]:
         "contexts": [{"name": "lab", "context": context}],
         "current-context": "lab",
     }
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
 
 
 def _in_namespace(name: str) -> set[int]:

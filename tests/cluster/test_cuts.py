@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+import time
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from tests.cluster.cut_api import CutApi
 from tests.cluster.lab import Lab
 from tests.cluster.runs import Start, present
+from tests.support.live import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
 WORKERS = 4
@@ -27,6 +29,13 @@ def results(process: Popen[str]) -> list[dict[str, Any]]:
 def output(turns: int, lines: int) -> str:
     """Return what a task prints that counts to `lines`, as often as `turns`."""
     return "".join(f"{n}\n" for n in range(1, lines + 1)) * turns
+
+
+def begun(repo: Path) -> int:
+    """Return how many workers have written something."""
+    time.sleep(0.5)
+    logs = (repo / ".git/orchestrator").glob("runs/*/worker-*/stdout.log")
+    return sum(log.stat().st_size > 0 for log in logs)
 
 
 def assert_right(found: list[dict[str, Any]], printed: str) -> None:
@@ -63,7 +72,9 @@ def test_restarts_of_the_api_server_change_nothing(lab: Lab, repo: Path, start: 
             restarts.append(1)
 
     task = "for n in $(seq 60); do seq 1 500; sleep 1; done; echo > done; exit 3"
-    process = start("--workers", str(WORKERS), task)
+    process = start("--workers", str(WORKERS), "--cpus", "1", task)
+    # The cluster itself starts no pod in so short a time.
+    eventually(lambda: begun(repo) == WORKERS, "the workers' start")
     thread = threading.Thread(target=restart)
     thread.start()
     try:

@@ -70,6 +70,8 @@ class PodProcess:
                 suppress_origin=True,
             )
         except websocket.WebSocketBadStatusException as error:
+            if error.status_code == 403 and cluster.is_starting():
+                raise _cut(error) from error
             raise _refused(error, pod) from error
         except (websocket.WebSocketException, OSError) as error:
             raise _cut(error) from error

@@ -85,6 +85,7 @@ class Cluster:
                 hint="`kubectl config set-context --current --namespace NAME`",
             )
         self._client = client.ApiClient(self.configuration)
+        self._was_allowed = False
 
     def headers(self) -> dict[str, str]:
         """Return the headers with the credentials, which are made anew when they have expired."""
@@ -137,10 +138,28 @@ class Cluster:
                 "an answer of the cluster's API server is not an object",
                 key="cluster.unreadable-answer",
             )
+        if answer.status == 403 and self.is_starting():
+            raise EngineUnavailableError(
+                "the cluster's API server starts", key="cluster.unreachable"
+            )
         if answer.status >= 300:
             raise ClusterRefusedError(
                 f"the cluster refused to {method.lower()} `{path}`: {found.get('message', '')}",
                 status=answer.status,
                 reason=str(found.get("reason", "")),
             )
+        self._was_allowed = True
         return found
+
+    def is_starting(self) -> bool:
+        """Return whether a refusal is that of an API server that does not know all rights yet.
+
+        One that was restarted forbids everything for some seconds.
+        """
+        url = f"{self.configuration.host}/readyz"
+        try:
+            answer = self._client.call_api("GET", url, self.headers(), _request_timeout=_TIMEOUT)
+            is_ready = answer.response.status == 200
+        except (urllib3.exceptions.HTTPError, client.ApiException, OSError):
+            is_ready = False
+        return self._was_allowed and not is_ready

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.cluster import Cluster, patient
 from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_running, remove_job
 from orchestrator.engine.kubernetes.pod import (
     NETWORK,
@@ -158,6 +158,7 @@ class NetworkProof:
             remove_job(self._cluster, pod.job)
             raise
 
+    @patient
     def _run(self, pod: JobPod, container: str, *words: str) -> dict[str, Any]:
         """Run the program in a pod, and return its answer.
 

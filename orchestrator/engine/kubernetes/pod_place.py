@@ -39,7 +39,6 @@ from orchestrator.engine.part_files import archive_of, described, is_file, sourc
 from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step, Waiter
 from orchestrator.errors import (
     EngineError,
-    EngineUnavailableError,
     NotRunningError,
     StartCancelledError,
     UnsupportedError,
@@ -145,31 +144,25 @@ class PodPlace:
             raise
         self._pod.metadata = found["metadata"]
 
+    @patient
     def _feed(self, container: str, spec: Mapping[str, object]) -> None:
         """Send a container its program and its specification, unless it has them."""
         program = bundle("orchestrator.engine.in_place.porter")
         data = json.dumps({"porter.py": program, "spec.json": json.dumps(spec)}).encode()
         digest = hashlib.sha256(data).hexdigest()
         command = ("python3", "-I", "-S", "-c", _BOOT, STATE, str(len(data)), digest)
-        for left in reversed(range(5)):
-            try:
-                process = self._pod.run(container, command)
-                try:
-                    process.write(data)
-                    answer = b"".join(chunk.data for chunk in process.output())
-                finally:
-                    process.close()
-            except NotRunningError as error:
-                self._pod.status()
-                raise end_of_place() from error
-            except EngineUnavailableError:
-                if not left:
-                    raise
-                time.sleep(1)
-            else:
-                if process.exit_code or answer != b"begun\n":
-                    raise EngineError("the worker's pod cannot be prepared", key="pod.start")
-                return
+        try:
+            process = self._pod.run(container, command)
+        except NotRunningError as error:
+            self._pod.status()
+            raise end_of_place() from error
+        try:
+            process.write(data)
+            answer = b"".join(chunk.data for chunk in process.output())
+        finally:
+            process.close()
+        if process.exit_code or answer != b"begun\n":
+            raise EngineError("the worker's pod cannot be prepared", key="pod.start")
 
     def _send(self, part: Part, arrived: Mapping[str, str]) -> None:
         """Send the files of a part, unless these are there already.

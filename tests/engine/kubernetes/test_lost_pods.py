@@ -35,6 +35,9 @@ class Api:
     asked: list[tuple[str, str]] = field(default_factory=list)
     silent: int = 0
     """Number of requests that get no answer."""
+    forbids: bool = False
+    allowed: str = ""
+    """The only path that is not forbidden then."""
 
 
 @pytest.fixture
@@ -54,7 +57,8 @@ def kubeconfig(tmp_path: Path, api: Api) -> Iterator[Path]:
                 return
             found = api.answers.get(path)
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(200 if found is not None else 404)
+            is_forbidden = api.forbids and path != api.allowed
+            self.send_response(403 if is_forbidden else 200 if found is not None else 404)
             self.end_headers()
             self.wfile.write(json.dumps(found or {"reason": "NotFound"}).encode())
 
@@ -248,6 +252,27 @@ def test_api_server_that_does_not_answer_is_asked_again(
     api.silent = 3
     ask(step)
     assert len(api.asked) == 4
+
+
+def test_api_server_that_has_just_started_is_asked_again(api: Api, step: PodStep) -> None:
+    """It knows no roles for some seconds, and forbids everything."""
+    found = pod(containerStatuses=[ended("agent-1", exitCode=3)])
+    api.answers |= {f"{PODS}/pod": found, "/readyz": {}}
+    assert step.wait(0).exit_code == 3
+    api.forbids = True
+    timer = threading.Timer(0.5, lambda: setattr(api, "forbids", False))
+    timer.start()
+    assert step.wait(0).exit_code == 3
+    timer.join()
+
+
+def test_missing_right_is_an_error_at_once(api: Api, step: PodStep) -> None:
+    api.answers |= {f"{PODS}/pod": pod(), "/readyz": {}}
+    with pytest.raises(TimeoutError):
+        step.wait(0)
+    api.forbids, api.allowed = True, "/readyz"
+    with raises("cluster.refused"):
+        step.wait(0)
 
 
 def test_pod_that_cannot_be_reached_is_lost_only_if_the_cluster_says_so(
