@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.lab import Lab
-from tests.cluster.test_command import COMMAND, UNENFORCED, jobs
+from tests.cluster.test_command import COMMAND, UNENFORCED, jobs, started
 from tests.support.live import eventually
 from tests.support.repository import git
 
@@ -117,3 +117,19 @@ def test_retry_continue_and_judge(lab: Lab, repo: Path) -> None:
     (result,) = json.loads(out)["results"]
     assert git(repo, "show", f"{result['branch']}:bad") == "1"
     eventually(lambda: not jobs(lab), "the Jobs' end")
+
+
+def test_command_in_a_running_worker(lab: Lab, repo: Path) -> None:
+    process = started(lab, repo, "echo 1 > made; until [ -e go ]; do sleep 0.2; done")
+    wait = "until [ -s made ]; do sleep 0.1; done"
+    inside = ("exec", "1", "--", "sh", "-c", f"{wait}; cat made; pwd; echo out >&2; exit 5")
+    done = eventually(
+        lambda: (found := do(lab, repo, *inside))[0] == 5 and found, "a command in the pod"
+    )
+    assert done[1].splitlines() == ["1", "/workspace"]
+    assert "out" in done[2]
+    assert do(lab, repo, "exec", "1", "--", "touch", "go")[0] == 0
+    out, err = process.communicate(timeout=200)
+    (result,) = json.loads(out)["results"]
+    assert result["status"] == "success", err
+    assert do(lab, repo, "exec", "1", "--", "true")[0] != 0

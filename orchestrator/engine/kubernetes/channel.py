@@ -7,6 +7,7 @@ byte, and its end without a status is not the command's end.
 import json
 import ssl
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,11 +15,11 @@ import websocket
 from kubernetes import client
 
 from orchestrator.engine.kubernetes.cluster import Cluster
-from orchestrator.engine.protocol import LogChunk
+from orchestrator.engine.protocol import LogChunk, TerminalSize
 from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-_STDIN, _STDOUT, _STDERR, _STATUS = range(4)
+_STDIN, _STDOUT, _STDERR, _STATUS, _SIZE = range(5)
 _FRAME = 64 * 1024
 """Bytes of input per frame. Larger frames are lost, or reset the connection, at some proxies."""
 _LARGEST_FRAME = 16 * 1024**2
@@ -43,8 +44,22 @@ class _BoundedFrames(websocket._abnf.frame_buffer):
 class PodProcess:
     """A command in a running container of a pod."""
 
-    def __init__(self, cluster: Cluster, pod: str, container: str, command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        stdin: TerminalSize | bool = True,
+    ) -> None:
         """Start the command.
+
+        Args:
+            cluster: The cluster.
+            pod: Name of the pod.
+            container: Name of its container.
+            command: The command and its arguments.
+            stdin: Whether the command has an input; or the size of its terminal.
 
         Raises:
             NotRunningError: The pod or the container does not exist, or does not run.
@@ -52,8 +67,10 @@ class PodProcess:
             EngineError: The cluster refused the command.
         """
         query = [("command", word) for word in command]
-        query += [("container", container), ("stdin", "true"), ("stdout", "true")]
-        query += [("stderr", "true"), ("tty", "false")]
+        terminal = stdin if isinstance(stdin, TerminalSize) else None
+        wanted = {"stdin": stdin, "stdout": True, "stderr": not terminal, "tty": terminal}
+        query += [("container", container)]
+        query += [(name, "true" if value else "false") for name, value in wanted.items()]
         settings = cluster.configuration
         host = settings.host.replace("http", "ws", 1)
         path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod}/exec"
@@ -75,6 +92,8 @@ class PodProcess:
             raise _refused(error, pod) from error
         except (websocket.WebSocketException, OSError) as error:
             raise _cut(error) from error
+        if terminal is not None:
+            self.resize(terminal)
 
     def write(self, data: bytes) -> None:
         """Send input to the command.
@@ -114,6 +133,22 @@ class PodProcess:
                 yield LogChunk(stream="stderr", data=frame[1:])
             elif frame[0] == _STATUS:
                 self.exit_code = _exit_code(frame[1:])
+
+    def resize(self, size: TerminalSize) -> None:
+        """Change the size of the command's terminal; a command that has ended is no error."""
+        text = json.dumps({"Width": size.columns, "Height": size.rows})
+        with suppress(websocket.WebSocketException, OSError):
+            self._socket.send(bytes([_SIZE]) + text.encode(), opcode=websocket.ABNF.OPCODE_BINARY)
+
+    def wait(self) -> int:
+        """Return the command's exit code, after `output` has ended.
+
+        Raises:
+            EngineError: It is not known.
+        """
+        if self.exit_code is None:
+            raise EngineUnavailableError("the command's end is not known", key="cluster.cut")
+        return self.exit_code
 
     def close(self) -> None:
         """Close the connection; the command may go on without it."""

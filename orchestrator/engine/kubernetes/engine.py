@@ -18,9 +18,15 @@ from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.place import Place, PlaceSpec, Waiter
-from orchestrator.engine.protocol import InnerProcess, Leftover, Measurement, PrivateNetwork
+from orchestrator.engine.protocol import (
+    InnerProcess,
+    Leftover,
+    Measurement,
+    PrivateNetwork,
+    TerminalSize,
+)
 from orchestrator.engine.spec import ContainerSpec, Egress
-from orchestrator.errors import EngineError, UnsupportedError
+from orchestrator.errors import EngineError, NotRunningError, UnsupportedError
 
 _MANY = 1_000_000
 """A cluster says neither how many CPUs nor how much memory it has: its scheduler decides."""
@@ -108,6 +114,21 @@ class KubernetesEngine:
         pod.status()
         return PodStep(pod, step or _AGENT, int(run or pod.porter.call("state", _AGENT)["run"]))
 
+    def enter(
+        self,
+        container_id: str,
+        command: tuple[str, ...],
+        *,
+        terminal: TerminalSize | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> InnerProcess:
+        """Start a command in the container of a step, or of a Job's agent."""
+        step = self.adopt(container_id)
+        if step is None:
+            raise NotRunningError("the worker's pod is gone", key="container.not-running")
+        variables = (f"{name}={value}" for name, value in (env or {}).items())
+        return step.enter(("env", *variables, *command), terminal)
+
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:  # noqa: ARG002
         """Return nothing: the cluster's API has no measurements."""
         return []
@@ -148,10 +169,6 @@ class KubernetesEngine:
     def start(self, spec: ContainerSpec) -> NoReturn:  # noqa: ARG002
         """Refuse: all containers of a pod are created at once."""
         _refuse("single containers")
-
-    def enter(self, container_id: str, *_: object, **__: object) -> InnerProcess:  # noqa: ARG002
-        """Refuse: no commands of users run in pods."""
-        _refuse("`exec` and `shell`")
 
     def exposed_ports(self, image: str) -> NoReturn:  # noqa: ARG002
         """Refuse: there are no services."""

@@ -10,6 +10,7 @@ from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError,
 from orchestrator.engine.kubernetes.pod import PORTER, START, STATE, selectable
 from orchestrator.engine.place import Waiter
 from orchestrator.engine.porter_calls import PorterCalls
+from orchestrator.engine.protocol import TerminalSize
 from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
@@ -171,7 +172,9 @@ class JobPod:
             self.status()
             raise
 
-    def run(self, container: str, command: Sequence[str]) -> PodProcess:
+    def run(
+        self, container: str, command: Sequence[str], stdin: TerminalSize | bool = True
+    ) -> PodProcess:
         """Start a command in a container.
 
         Raises:
@@ -182,7 +185,7 @@ class JobPod:
             if found is None:
                 raise self._without_pod()
             self.metadata = found["metadata"]
-        return PodProcess(self._cluster, self.metadata["name"], container, command)
+        return PodProcess(self._cluster, self.metadata["name"], container, command, stdin)
 
 
 def await_running(

@@ -119,15 +119,11 @@ class NetworkProof:
         Raises:
             EngineError: The canary reaches nothing, so nothing is proven.
         """
-        with self._lock:
-            if self._canary is None or not self._lives(self._canary):
-                self._canary = self._start("canary", {})
-                self._await(self._canary)
-            canary = self._canary
-        status = canary.status()
-        own = [f"tcp:{address}:{_PORT}" for address in _addresses(status, "podIP")]
-        others = [*_servers(self._cluster), *_kubelets(_addresses(status, "hostIP"))]
-        answer = self._run(canary, _CONTAINER, "look", *own, *others)
+        try:
+            answer, own = self._ask_canary()
+        except EngineError:
+            # A cleanup may have removed it.
+            answer, own = self._ask_canary()
         # protection: unreachable-canary-proves-nothing
         if not set(answer["reached"]) - set(own) or not set(own) & set(answer["reached"]):
             raise EngineError(
@@ -137,6 +133,17 @@ class NetworkProof:
                 hint="apply the objects of `orchestrator kubernetes manifest` again",
             )
         return answer, own
+
+    def _ask_canary(self) -> tuple[dict[str, Any], list[str]]:
+        with self._lock:
+            if self._canary is None or not self._lives(self._canary):
+                self._canary = self._start("canary", {})
+                self._await(self._canary)
+            canary = self._canary
+        status = canary.status()
+        own = [f"tcp:{address}:{_PORT}" for address in _addresses(status, "podIP")]
+        others = [*_servers(self._cluster), *_kubelets(_addresses(status, "hostIP"))]
+        return self._run(canary, _CONTAINER, "look", *own, *others), own
 
     def _lives(self, pod: JobPod) -> bool:
         try:

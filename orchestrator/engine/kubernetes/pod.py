@@ -277,6 +277,7 @@ def _step(
         "name": container_name(step.name, number),
         "image": images.get(described.image, described.image),
         "imagePullPolicy": "IfNotPresent",
+        "workingDir": described.workdir,
         "command": [
             f"{_CHANNEL}/{number}/sh", "-c", literal(_shim()), "shim", f"{_CHANNEL}/{number}",
             str(int(max(spec.start_within, START))),

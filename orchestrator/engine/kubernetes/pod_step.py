@@ -1,13 +1,14 @@
 """A step of a place in a pod: a container that has waited for its command."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from orchestrator.engine.kubernetes.channel import PodProcess
 from orchestrator.engine.kubernetes.job_pod import ENDED, JobPod, end_of_place, state_of
 from orchestrator.engine.kubernetes.pod import PORTER, container_name
-from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
+from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, TerminalSize, Usage
 from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.events import Stream
 
@@ -108,6 +109,10 @@ class PodStep:
         """Send SIGTERM to all processes of the step, or kill them."""
         if self._end() is None:
             self._pod.porter.call("stop", self._step, signal)
+
+    def enter(self, command: Sequence[str], terminal: TerminalSize | None) -> PodProcess:
+        """Start another command in the container."""
+        return self._pod.run(self._container, command, terminal or False)
 
     def usage(self) -> Usage | None:
         """Return None: the cluster's API has no measurements."""

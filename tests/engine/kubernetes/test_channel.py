@@ -16,6 +16,7 @@ import websocket
 
 from orchestrator.engine.kubernetes.channel import PodProcess
 from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.protocol import TerminalSize
 from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
 
 pytestmark = pytest.mark.process
@@ -133,6 +134,40 @@ def test_output_and_exit_code_of_a_command(tmp_path: Path) -> None:
         "GET /api/v1/namespaces/agents/pods/pod-1/exec?command=echo&command=a+b%26c&"
     )
     assert any(header.lower() == "authorization: bearer the-token" for header in headers)
+
+
+def test_terminal_has_a_size_and_another_command_no_input(tmp_path: Path) -> None:
+    frames: list[tuple[int, bytes]] = []
+
+    def answer(stream: socket.socket) -> None:
+        reader = stream.makefile("rb")
+        frames.extend(received(reader) for _ in range(2))
+        stream.sendall(frame(_BINARY, b"\x03" + failure("4")))
+
+    size = TerminalSize(rows=24, columns=80)
+    with (
+        api_server(tmp_path, answer) as (cluster, requests),
+        closing(PodProcess(cluster, "pod-1", "agent-1", ["sh"], size)) as process,
+    ):
+        process.resize(TerminalSize(rows=5, columns=6))
+        assert list(process.output()) == []
+        assert process.wait() == 4
+    assert "stdin=true&stdout=true&stderr=false&tty=true" in requests[0]
+    sizes = [json.loads(data[1:]) for _, data in frames if data[:1] == b"\x04"]
+    assert sizes == [{"Width": 80, "Height": 24}, {"Width": 6, "Height": 5}]
+
+    def end(stream: socket.socket) -> None:
+        stream.sendall(frame(_CLOSE, struct.pack(">H", 1000)))
+
+    with (
+        api_server(tmp_path, end) as (cluster, requests),
+        closing(PodProcess(cluster, "pod-1", "agent-1", ["ls"], False)) as process,
+    ):
+        with pytest.raises(EngineUnavailableError):
+            list(process.output())
+        with pytest.raises(EngineError):
+            process.wait()
+    assert "stdin=false&stdout=true&stderr=true&tty=false" in requests[0]
 
 
 def test_input_goes_in_small_frames(tmp_path: Path) -> None:

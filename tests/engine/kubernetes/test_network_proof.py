@@ -103,8 +103,8 @@ class Answers:
         self.worker: Callable[[], object] = lambda: {"reached": []}
         self.asked: list[tuple[str, ...]] = []
 
-    def __call__(self, _cluster: Cluster, _pod: str, _container: str, words: Any) -> Process:
-        verb, *rest = words[5:]
+    def __call__(self, *given: Any) -> Process:
+        verb, *rest = given[3][5:]
         self.asked.append((verb, *rest))
         answer = self.canary if verb == "look" else self.worker()
         return Process(answer if isinstance(answer, str) else json.dumps(answer))
