@@ -74,7 +74,7 @@ def test_all_output_is_read_after_an_outage(repo: Path, tmp_path: Path, outages:
     assert (log / "stdout.log").read_text() == "one\ntwo\n"
     assert (log / "stderr.log").read_text() == "three\n"
     assert show(repo, "architect/parallel-1:x") == "x"
-    assert sorted(path.name for path in log.glob("std*")) == ["stderr.log", "stdout.log"]
+    assert sorted(path.name for path in log.glob("std*.log*")) == ["stderr.log", "stdout.log"]
 
 
 def test_container_ended_by_an_outage_is_an_engine_error(repo: Path, tmp_path: Path) -> None:
