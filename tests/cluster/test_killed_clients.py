@@ -73,7 +73,7 @@ def test_run_that_is_never_resumed_leaves_nothing(lab: Lab, repo: Path) -> None:
     settings = lab.directory / "kubeconfig-runner"
     module = "tests.cluster.hasty_run"
     words = (sys.executable, "-m", module, "5", "10", *COMMAND[3:])
-    process = begin(repo, settings, *words, "--workers", "1", "--timeout", "10", TASK)
+    process = begin(repo, settings, *words, "--workers", "1", "--timeout-per-worker", "10", TASK)
     running(lab, repo)
     process.kill()
     process.communicate()
