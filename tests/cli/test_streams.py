@@ -103,6 +103,7 @@ COMMANDS: Mapping[str, Command] = {
     "image save": Command(("image", "save", "images.tar"), 7, has_engine=False),
     "image load": Command(("image", "load", "nope.tar"), 7, has_engine=False),
     "image sbom": Command(("image", "sbom", "nope"), 7, has_engine=False),
+    "kubernetes manifest": Command(("kubernetes", "manifest")),
     "cache warm": Command(("cache", "warm"), 3),
     "cache ls": Command(("cache", "ls", "--json")),
     "cache clear": Command(("cache", "clear")),

@@ -62,6 +62,7 @@ TABLE: dict[str, Row] = {
     "image save": Row("image save --help", 0),
     "image load": Row("image load --help", 0),
     "image sbom": Row("image sbom --help", 0),
+    "kubernetes manifest": Row("kubernetes manifest", 0),
     "setup": Row("setup --help", 0),
     "uninstall": Row("uninstall", 3),
     "doctor": Row("doctor", 3),

@@ -245,7 +245,7 @@ def after_run(result: RunResult, *, typed: Callable[[str], str] = str) -> str:
     output = f"see a worker's output: {first.log}/stdout.log\n" if first.log else ""
     failed = [known for known in result.results if known.reason is Reason.CHECKS_FAILED]
     back = (
-        f"send failed checks back: orchestrator continue {failed[0].worker_id} --checks\n"
+        f"send the checks' output back: orchestrator continue {failed[0].worker_id} --checks\n"
         if failed
         else ""
     )
