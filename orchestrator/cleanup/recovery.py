@@ -9,7 +9,7 @@ from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.place import Place, PlaceEngine, PlaceSpec, Step
 from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.errors import EngineError
+from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.execution.dead_man_switch import Switch, make_switch
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import Repository
@@ -143,7 +143,7 @@ def _open_place(
             hint="`orchestrator parallel-cleanup --purge` removes the worker",
         )
     if not isinstance(engine, PlaceEngine):
-        raise EngineError(
+        raise UnsupportedError(
             f"the engine `{engine.name}` has no places for files", key="transfer.unsupported"
         )
     place = engine.open_place(spec)

@@ -66,7 +66,7 @@ def cluster_targets() -> list[str]:
     if host := os.environ.get("KUBERNETES_SERVICE_HOST"):
         targets.append(f"tcp:{host}:{os.environ.get('KUBERNETES_SERVICE_PORT', '443')}")
     with suppress(OSError):
-        lines = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace").split("\n")
         names = [line.split()[1] for line in lines if line.startswith("nameserver ")]
         targets += [f"{kind}:{name}:53" for name in names for kind in ("tcp", "udp")]
     return targets
