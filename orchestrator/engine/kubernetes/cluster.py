@@ -156,10 +156,11 @@ class Cluster:
 
         One that was restarted forbids everything for some seconds.
         """
+        if not self._was_allowed:
+            return False
         url = f"{self.configuration.host}/readyz"
         try:
             answer = self._client.call_api("GET", url, self.headers(), _request_timeout=_TIMEOUT)
-            is_ready = answer.response.status == 200
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError):
-            is_ready = False
-        return self._was_allowed and not is_ready
+            return True
+        return bool(answer.response.status != 200)
