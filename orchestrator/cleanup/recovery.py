@@ -126,9 +126,9 @@ def _open_place(
     # The place itself may have begun or done the harvest after the task.
     steps = (*earlier, replace(last, after=earlier[-1].name))
     parts = tuple(workspace.parts([AGENT_STEP, last.name]))
-    earlier_attempts = len(worker.directory.attempts(worker.number))
-    name = label.place_name(worker.directory.run_id, worker.number, earlier=earlier_attempts)
-    spec = PlaceSpec(name=name, labels=labels, parts=parts, steps=steps)
+    attempts = len(worker.directory.attempts(worker.number))
+    place_name = label.place_name(worker.directory.run_id, worker.number, earlier=attempts)
+    spec = PlaceSpec(name=place_name, labels=labels, parts=parts, steps=steps)
     used, checkpoints = worker.record.engine_used, Checkpoints(worker.state)
     known = checkpoints.harvest()
     is_sent = used is not None and used.transfer == "streams"
@@ -136,7 +136,9 @@ def _open_place(
     if not is_sent or (known is not None and known.refused is None):
         return HostPlace(engine, spec)
     # protection: work-of-lost-place-is-not-replaced
-    if checkpoints.launch() is not None and not engine.leftovers({**labels, label.PLACE: name}):
+    if checkpoints.launch() is not None and not engine.leftovers(
+        {**labels, label.PLACE: spec.name}
+    ):
         raise EngineError(
             "the worker's place is gone from the engine, with the work in it",
             key="place.gone",

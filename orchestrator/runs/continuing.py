@@ -142,7 +142,8 @@ def _check_budget(worker: RecordedWorker, result: WorkerResult, message: Message
     turn, own, run = current_turn(worker.directory, worker.number), worker.config, worker.plan
     before = turn.given.budget_per_worker if turn is not None else None
     budget = message.turn.budget_per_worker or before or own.budget_per_worker
-    found = [worker.directory.result(spec.worker_id) for spec in run.workers]
+    is_limited = run.config.budget_total is not None or run.config.tokens_total is not None
+    found = [worker.directory.result(spec.worker_id) for spec in run.workers if is_limited]
     results = [other for other in found if other is not None]
     who, total = f"worker {worker.number}", sum(other.cost for other in results)
     tokens = sum(other.tokens or 0 for other in results)

@@ -9,9 +9,7 @@ before it.
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import measure
 
@@ -44,24 +42,6 @@ edit '1~{step}p'
 git add -A && git commit -q -m half
 edit '2~{step}p'
 """
-
-
-class Stopwatch:
-    """Measures how long functions of the package take."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, list[float]] = defaultdict(list)
-
-    def watch(self, owner: object, name: str, part: str) -> None:
-        inner: Callable[..., Any] = getattr(owner, name)
-
-        def outer(*arguments: Any, **options: Any) -> Any:
-            answer: list[Any] = []
-            took = measure.timed(lambda: answer.append(inner(*arguments, **options)))
-            self.seconds[part].append(took)
-            return answer[0]
-
-        setattr(owner, name, outer)
 
 
 def run_one(root: Path, task: str, changed: int) -> None:
@@ -110,7 +90,7 @@ def main() -> None:
 
 
 def compare(root: Path, work: dict[str, tuple[str, int]], rounds: int) -> list[list[str]]:
-    watch = Stopwatch()
+    watch = measure.Stopwatch()
     for owner, name, part in PARTS:
         watch.watch(owner, name, part)
     # The first run in a repository tests whether overlays work there.

@@ -6,10 +6,9 @@ Run it with `python tests/bench/bench_transfer.py [--rounds 3] [--workers 8] [--
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import measure
 
@@ -38,24 +37,6 @@ CALLS: tuple[tuple[type, str, str], ...] = (
     (VolumePlace, "release", "release"),
     (Porter, "call", "in all of them: calls of the porter"),
 )
-
-
-class Stopwatch:
-    """Counts calls of functions, and their seconds."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, list[float]] = defaultdict(list)
-
-    def watch(self, owner: Any, name: str, part: str) -> None:
-        inner: Callable[..., Any] = getattr(owner, name)
-
-        def outer(*arguments: Any, **options: Any) -> Any:
-            answer: list[Any] = []
-            took = measure.timed(lambda: answer.append(inner(*arguments, **options)))
-            self.seconds[part].append(took)
-            return answer[0]
-
-        setattr(owner, name, outer)
 
 
 def run(root: Path, workers: int, transfer: Transfer) -> tuple[float, list[WorkerResult]]:
@@ -108,7 +89,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    watch = Stopwatch()
+    watch = measure.Stopwatch()
     for owner, name, part in CALLS:
         watch.watch(owner, name, part)
     megabytes = options.files * options.size // 1_000_000

@@ -20,6 +20,8 @@ from orchestrator.errors import (
 )
 from orchestrator.text.sanitize import one_line
 
+ENDED = ("Failed", "Succeeded")
+"""Phases of a pod whose containers have all ended."""
 _LOOK = 0.3
 _PATIENCE = 60.0
 """Seconds after which a container that cannot be created is an error."""
@@ -245,10 +247,6 @@ def state_of(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
             state: dict[str, Any] = found.get("state") or {}
             return state
     return {}
-
-
-ENDED = ("Failed", "Succeeded")
-"""Phases of a pod whose containers have all ended."""
 
 
 def is_running(pod: Mapping[str, Any], container: str) -> bool:

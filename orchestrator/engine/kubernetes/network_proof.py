@@ -22,7 +22,7 @@ from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_run
 from orchestrator.engine.kubernetes.pod import (
     NETWORK,
     PORTER_USER,
-    SERVICE_ACCOUNT,
+    hardened_pod,
     literal,
     resources,
     security,
@@ -215,18 +215,7 @@ def proof_job(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
             "ttlSecondsAfterFinished": 60,
             "template": {
                 "metadata": {"labels": selectable(labels)},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "serviceAccountName": SERVICE_ACCOUNT,
-                    "automountServiceAccountToken": False,
-                    "enableServiceLinks": False,
-                    "terminationGracePeriodSeconds": 0,
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
-                    "containers": [container],
-                },
+                "spec": {**hardened_pod([container]), "terminationGracePeriodSeconds": 0},
             },
         },
     }

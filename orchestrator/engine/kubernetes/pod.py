@@ -6,7 +6,7 @@ channel, into memory. Every container of a step runs the shim and waits.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -173,7 +173,6 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
             for run in range(1, RUNS + 1)
         ),
     ]
-    # protection: no-token-in-pods
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -191,18 +190,11 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
             "template": {
                 "metadata": {"labels": labels, "annotations": {**spec.labels}},
                 "spec": {
-                    "restartPolicy": "Never",
-                    "serviceAccountName": SERVICE_ACCOUNT,
-                    "automountServiceAccountToken": False,
-                    "enableServiceLinks": False,
+                    **hardened_pod(containers),
                     "shareProcessNamespace": False,
                     "terminationGracePeriodSeconds": _GRACE,
                     "dnsPolicy": "None",
                     "dnsConfig": {"nameservers": ["127.0.0.1"]},
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
                     "tolerations": [
                         {
                             "key": f"node.kubernetes.io/{problem}",
@@ -213,7 +205,6 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
                         for problem in ("not-ready", "unreachable")
                     ],
                     "initContainers": list(_tools(spec, single, images)),
-                    "containers": containers,
                     "volumes": list(_volumes(spec)),
                 },
             },
@@ -332,6 +323,19 @@ def _volumes(spec: PlaceSpec) -> Iterator[dict[str, Any]]:
         for at, tmpfs in enumerate(_in_memory(step)):
             limited = {"medium": "Memory", "sizeLimit": str(tmpfs.size)}
             yield {"name": f"memory-{number}-{at}", "emptyDir": limited}
+
+
+def hardened_pod(containers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the specification of every pod has, with its containers."""
+    # protection: no-token-in-pods
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": SERVICE_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [*containers],
+    }
 
 
 def literal(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -77,21 +77,7 @@ def test_resume_after_a_kill_completes_the_run(point: str, world: World) -> None
 
 
 def test_cleanup_after_a_kill_keeps_the_work(world: World) -> None:
-    begun = [number for number in (1, 2) if world.said("begin", number)]
-    wrote = [number for number in begun if world.said("wrote", number)]
-    done = world.orchestrator("parallel-cleanup")
-    assert done.returncode == 0, done.stdout + done.stderr
-    world.check_nothing_left()
-    world.check_removed()
-    world.orchestrator("resume", "--json", "--quiet")
-    assert [world.said("begin", number) for number in begun] == [1] * len(begun)
-    world.check_nothing_left()
-    restored = world.orchestrator("restore")
-    assert restored.returncode == 0 or not wrote, restored.stderr
-    for number in wrote:
-        # A task may be killed after its last file, but before it reports its end.
-        ended = bool(world.said("end", number))
-        world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
+    check_cleanup(world, then=("resume", "--json", "--quiet"))
 
 
 @pytest.mark.extra
@@ -102,18 +88,32 @@ def test_nothing_runs_on_after_its_time(
     monkeypatch.setenv(HURRY, "1")
     world = crash_run(point, tmp_path, counts, None, is_usual=os.getuid() == 0)
     eventually(lambda: running(world.repo) == [], "the end of all containers")
+    check_cleanup(world)
+
+
+def check_cleanup(world: World, *, then: Sequence[str] = ()) -> None:
+    """Check that a cleanup keeps the work of a killed run, and leaves nothing else.
+
+    Args:
+        world: The repository.
+        then: A command that must start nothing after the cleanup.
+    """
     begun = [number for number in (1, 2) if world.said("begin", number)]
     wrote = [number for number in begun if world.said("wrote", number)]
     done = world.orchestrator("parallel-cleanup")
     assert done.returncode == 0, done.stdout + done.stderr
     world.check_nothing_left()
     world.check_removed()
+    if then:
+        world.orchestrator(*then)
+        world.check_nothing_left()
+    assert [world.said("begin", number) for number in begun] == [1] * len(begun)
     restored = world.orchestrator("restore")
     assert restored.returncode == 0 or not wrote, restored.stderr
     for number in wrote:
+        # A task may be killed after its last file, but before it reports its end.
         ended = bool(world.said("end", number))
         world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
-    assert [world.said("begin", number) for number in begun] == [1] * len(begun)
 
 
 def crash_run(
