@@ -95,8 +95,11 @@ def test_version(capsys):
          "error: invalid value for `N`: must be at least 1\n\n"
          "hint: run `orchestrator restore --help` for the options\n"),
         (["parallel", "a", "b"],
+         "error: only one task can be an argument\n\n"
+         "hint: quote its words; repeat `--task CMD` for more\n"),
+        (["doctor", "b"],
          "error: got unexpected extra argument(s) (b)\n\n"
-         "hint: run `orchestrator parallel --help` for the options\n"),
+         "hint: run `orchestrator doctor --help` for the options\n"),
     ],
 )  # fmt: skip
 def test_invalid_command_line_exits_3(arguments, message, capsys):
