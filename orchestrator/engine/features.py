@@ -31,7 +31,9 @@ class EngineFeatures:
     ports: bool = True
     """Whether published ports can be reached at 127.0.0.1 of this machine."""
     networks: bool = True
-    """Whether containers can have a network: for hosts, services, ports or a credential broker."""
+    """Whether each container can have a network of its own: for hosts, services, ports or a
+    credential broker. Otherwise, all steps of a place have one network, `none` or `open`.
+    """
     open_network: bool = True
     """Whether the engine can close this machine to containers that have an open network."""
     gateways: bool = False

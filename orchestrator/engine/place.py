@@ -306,16 +306,17 @@ class PlaceEngine(Protocol):
 class NetworkProver(Protocol):
     """An engine whose containers have a network unless something else takes it away."""
 
-    def prove_network(self, repository: str) -> str:
-        """Find out whether the containers of places have no network, before there are any.
+    def prove_network(self, repository: str, networks: Collection[str]) -> str:
+        """Find out whether the networks of places are closed, before there are any places.
 
         If so, every place that is opened later proves it again before its first step.
 
         Args:
             repository: The repository's git common directory, for labels.
+            networks: The networks that places will have: `none`, `open`.
 
         Returns:
-            What a container reached; empty if it reached nothing.
+            What a container reached that its network closes; empty if it reached nothing.
 
         Raises:
             EngineError: It cannot be found out.

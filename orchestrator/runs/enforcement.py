@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
 from orchestrator.config.values import Limit
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.limits_probe import ProvenLimits, probe_limits, program
@@ -41,8 +41,8 @@ _HELPS: Mapping[Limit, str] = {
 }
 """The setting of the machine with which its engine enforces a limit."""
 _POLICY = (
-    "a network plugin that enforces network policies, and the objects of "
-    "`orchestrator kubernetes manifest`"
+    "a network plugin that enforces network policies, and the objects of `orchestrator kubernetes "
+    "manifest`, with `--deny` for networks of the cluster that have public addresses"
 )
 
 
@@ -94,7 +94,7 @@ def check_enforcement(
     engine: ContainerEngine,
     features: EngineFeatures,
     repository: Repository,
-    every: Iterable[Isolation],
+    every: Iterable[ParallelConfig],
 ) -> EngineFeatures:
     """Return the features with what containers showed of the limits.
 
@@ -102,7 +102,7 @@ def check_enforcement(
         engine: The engine, which has the base image.
         features: The engine's features.
         repository: The repository.
-        every: The isolation of each worker.
+        every: The settings of each worker.
 
     Raises:
         UnsupportedError: The engine does not enforce a limit, and the settings do not allow this.
@@ -111,12 +111,13 @@ def check_enforcement(
     every = list(every)
     enforced, reached = dict(features.enforced), ""
     in_cluster = isinstance(engine, NetworkProver)
-    needs_proof = any("network" not in isolation.allow_unenforced for isolation in every)
+    needs_proof = any("network" not in config.isolation.allow_unenforced for config in every)
     if isinstance(engine, NetworkProver) and needs_proof:
-        reached = engine.prove_network(str(repository.common_dir))
+        networks = frozenset(network for config in every for network in config.networks)
+        reached = engine.prove_network(str(repository.common_dir), networks)
         # protection: network-counts-as-enforced-if-proven
         enforced["network"] = "no" if reached else "kernel"
-    for isolation in every:
+    for isolation in (config.isolation for config in every):
         if not features.enforced:
             proven = proven_limits(engine, features, repository, isolation.runtime)
             # Several runtimes: a limit that one of them does not enforce is not enforced.

@@ -49,7 +49,7 @@ from orchestrator.state.secret_files import Secrets, read_secrets
 from orchestrator.text.redact import Redactor, secret_variables
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.dotenv import check_dotenv
-from orchestrator.worker.place import check_transfer
+from orchestrator.worker.place import check_place_network, check_transfer
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.planning import (
     Programs,
@@ -107,8 +107,8 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
     repository, settings = _check_settings(request, problems)
     features = _check_engine(engine, settings, problems)
     checked = _read_inputs(request, repository, settings, problems)
-    isolations = [own.config.isolation for _, own in checked.by_task()]
-    proven = check_enforcement(engine, features[0].value, repository, isolations)
+    configs = [own.config for _, own in checked.by_task()]
+    proven = check_enforcement(engine, features[0].value, repository, configs)
     asked = request.config.isolation.transfer
     proven = choose_transfer(engine, proven, repository, asked)
     if proven.transfer == "streams" and isinstance(engine, RemoteEngine):
@@ -236,6 +236,7 @@ def _check_engine(
         if not features.has_problem:
             # protection: engine-without-gateways-refused-for-allow-list
             of_task.attempt(check_gateways, config, settings.egress, features.value)
+            of_task.attempt(check_place_network, engine, features.value, config, settings.egress)
             for too_large in machine_problems(config, features.value):
                 of_task.add(too_large)
             for name, service in config.project.services.items():

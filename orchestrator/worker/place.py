@@ -3,19 +3,21 @@
 Everything that runs in a place is described here, before the first step starts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from ipaddress import IPv4Network
 
 from orchestrator.broker.repositories import GIT_FILE
 from orchestrator.config.company import BUNDLE
-from orchestrator.config.network_access import stage_access
+from orchestrator.config.container import GATEWAYS
+from orchestrator.config.network_access import Access, stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.place import TREE, Part, Place, PlaceEngine, PlaceSpec, Step, Waiter
 from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.engine.spec import BindMount
+from orchestrator.engine.spec import CLOSED, BindMount, Egress
 from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
@@ -24,6 +26,7 @@ from orchestrator.errors import (
     UnsupportedError,
 )
 from orchestrator.events import WorkerWaiting
+from orchestrator.gateway.allowed_host import DOCKER_HOST
 from orchestrator.git.changes import blobs
 from orchestrator.git.packed_work import Harvested
 from orchestrator.git.repository import Repository
@@ -73,8 +76,6 @@ def check_transfer(
             hint="use `--transfer auto`",
         )
     isolation, project = config.isolation, config.project
-    if not features.networks:
-        _check_no_network(engine, config)
     if isolation.ports and not features.ports:
         raise UnsupportedError(
             "the engine publishes ports on its own machine, and none is forwarded with TLS",
@@ -98,12 +99,22 @@ def check_transfer(
         )
 
 
-def _check_no_network(engine: ContainerEngine, config: ParallelConfig) -> None:
-    isolation = config.isolation
-    access = stage_access(config)
-    networks = {stage.network for stage in (access.setup, access.task, access.teardown)}
+def check_place_network(
+    engine: ContainerEngine,
+    features: EngineFeatures,
+    config: ParallelConfig,
+    egress: Mapping[Access, Egress],
+) -> None:
+    """Check that a worker needs no more than one network for its place, which nothing changes.
+
+    Raises:
+        UnsupportedError: The engine has no other networks, and the worker needs one.
+    """
+    if features.networks:
+        return
+    isolation, access = config.isolation, stage_access(config)
     used = {
-        "`network`": networks != {"none"},
+        "`network: allowlist` or `learn`": GATEWAYS & config.networks,
         "`services`": config.project.services,
         "`ports`": isolation.ports,
         "`keys: broker`": isolation.keys == "broker",
@@ -113,8 +124,39 @@ def _check_no_network(engine: ContainerEngine, config: ParallelConfig) -> None:
         raise UnsupportedError(
             f"with the engine `{engine.name}`, workers cannot have {', '.join(refused)} yet",
             key="engine.unsupported",
-            hint="use `--network none` and leave the others out, or an engine of this machine",
+            hint="leave it out, with `--network none` or `--network open`; or use an engine of "
+            "this machine",
         )
+    stages = {"task": access.task.network}
+    stages |= {"setup": access.setup.network} if config.project.setup else {}
+    stages |= {"teardown": access.teardown.network} if config.project.teardown else {}
+    # protection: steps-of-one-place-have-one-network
+    if len({*stages.values()}) > 1:
+        named = ", ".join(f"`{network}` for {stage}" for stage, network in stages.items())
+        raise UnsupportedError(
+            f"with the engine `{engine.name}`, setup, task and teardown have one network, not "
+            f"{named}",
+            key="engine.one-network",
+            hint=f"give setup the task's network, with `--setup-network {access.task.network}`; or "
+            "trust the commands of the repository's file, with `--config FILE`",
+        )
+    places = [place for found in egress.values() for place in found.allowed]
+    # protection: private-addresses-cannot-be-opened-by-policy
+    if refused := sorted({str(place) for place, _ in places if _is_closed(place)}):
+        raise UnsupportedError(
+            f"with the engine `{engine.name}`, workers cannot reach {', '.join(refused)}: the "
+            "cluster's network policy closes private networks",
+            key="engine.private-address",
+            hint="remove `--allow` and base URLs of private addresses; or use an engine of this "
+            "machine",
+        )
+
+
+def _is_closed(place: str) -> bool:
+    """Return whether a destination, or a part of it, is closed unless it is allowed."""
+    if place == DOCKER_HOST:
+        return True
+    return any(IPv4Network(place).overlaps(IPv4Network(closed)) for closed in CLOSED)
 
 
 def open_run_place(run: RunContext, wanted: PlaceSpec) -> Place:

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,6 +33,7 @@ LAB = "ORCHESTRATOR_TEST_CLUSTER"
 BASE_IMAGE = "orchestrator/base:latest"
 _NETWORK = "10.77.0"
 _HUB = f"{_NETWORK}.254"
+_PUBLIC = "44.44.44.44"
 _CGROUPS = Path("/sys/fs/cgroup")
 
 _CERTIFICATES = """
@@ -160,6 +161,25 @@ class Lab:
         if done.returncode:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
+
+    def load(self, image: str) -> None:
+        """Import another image of the Docker engine on all nodes."""
+        archive = self.directory / "image.tar"
+        self._shell(f"docker save -o {archive} {image}")
+        for node in self.nodes:
+            socket = self.directory / f"n{node}/run/containerd.sock"
+            self._shell(f"ctr -a {socket} -n k8s.io image import {archive}")
+        archive.unlink()
+
+    @contextlib.contextmanager
+    def public_address(self) -> Iterator[str]:
+        """Give the hub a public address, which pods reach through their nodes."""
+        where = f"-n {self.prefix}-hub addr"
+        self._shell(f"ip {where} add {_PUBLIC}/32 dev lo")
+        try:
+            yield _PUBLIC
+        finally:
+            self._shell(f"ip {where} del {_PUBLIC}/32 dev lo")
 
     def unplug(self, node: int) -> None:
         """Cut the node's network; its programs go on."""

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,18 @@ UNENFORCED = ("--allow-unenforced", "network,pids,open_files,swap,tmp,tmp_inodes
 
 
 def started(
-    lab: Lab, repo: Path, *arguments: str, allowed: tuple[str, ...] = UNENFORCED
+    lab: Lab,
+    repo: Path,
+    *arguments: str,
+    allowed: tuple[str, ...] = UNENFORCED,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     """Start a run by a user who has the rights of the role and no others."""
     return subprocess.Popen(
         [*COMMAND, *allowed, *arguments],
         cwd=repo, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(repo.parent)}
-        | {"KUBECONFIG": str(lab.directory / "kubeconfig-runner")},
+        | {"KUBECONFIG": str(lab.directory / "kubeconfig-runner"), **(env or {})},
     )  # fmt: skip
 
 

@@ -1,8 +1,10 @@
-"""Pods prove that they have no network: with a plugin that enforces policies, and without one."""
+"""Pods prove that their network is closed: with a plugin that enforces policies, and without."""
 
 import json
 import shlex
+import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from tests.cluster.test_command import jobs, started
 from tests.cluster.test_place_contract import PodPlaces, places  # noqa: F401 - a fixture
 from tests.support.errors import raises
 from tests.support.live import eventually
+from tests.support.model_script import Rule, Scenario, ToolCall, Turn
+from tests.support.model_server import ModelServer
 from tests.support.repository import git
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -26,39 +30,76 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 OTHERS = ("--allow-unenforced", "pids,open_files,swap,tmp,tmp_inodes")
 _ATTEMPT = """
 import socket
-for host, port in (("10.77.0.254", 6443), ("10.77.0.1", 10250)):
+others = [(f"172.30.1.{number}", 8417) for number in range(1, 40)]
+for host, port in (("10.77.0.254", 6443), ("10.77.0.1", 10250), ("%s", 8418), *others):
     try:
-        socket.create_connection((host, port), 1).close()
+        socket.create_connection((host, port), 0.3).close()
         print("reached", host, flush=True)
     except OSError as error:
-        print("closed", host, flush=True)
+        pass
 """
-ATTEMPT = f"python3 -c {shlex.quote(_ATTEMPT)} > seen"
 
 
-def _run(lab: Lab, repo: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
-    process = started(lab, repo, *arguments, allowed=OTHERS)
+def attempt(public: str) -> str:
+    """Return a task whose first packets are for the API server, the kubelet and other pods."""
+    return f"python3 -c {shlex.quote(_ATTEMPT % public)} > seen"
+
+
+def _run(
+    lab: Lab, repo: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, Any], str]:
+    process = started(lab, repo, *arguments, allowed=OTHERS, env=env)
     out, err = process.communicate(timeout=200)
     results = json.loads(out)["results"] if process.returncode in (0, 1) else [{}]
     eventually(lambda: not jobs(lab), "the Jobs' end")
     return process.returncode, results[0], err
 
 
-def test_cluster_that_enforces_nothing_is_refused(lab: Lab, repo: Path) -> None:
-    code, _, err = _run(lab, repo, ATTEMPT)
+@pytest.mark.parametrize("network", ["none", "open"])
+def test_cluster_that_enforces_nothing_is_refused(lab: Lab, repo: Path, network: str) -> None:
+    code, _, err = _run(lab, repo, "--network", network, "true")
     assert code == 3
     assert "`network`" in err
+    assert f"`--network {network}` reached" in err
     assert "tcp:10.77.0.1:10250" in err
 
 
 @pytest.mark.parametrize("after", [0.0, 5.0])
-def test_task_begins_when_its_pod_has_no_network(lab: Lab, repo: Path, after: float) -> None:
-    with enforced(lab, after=after):
-        code, result, err = _run(lab, repo, ATTEMPT)
+@pytest.mark.parametrize("network", ["none", "open"])
+def test_task_begins_when_its_network_is_closed(
+    lab: Lab, repo: Path, after: float, network: str
+) -> None:
+    with (
+        lab.public_address() as public,
+        socket.create_server((public, 8418)),
+        enforced(lab, after=after),
+    ):
+        code, result, err = _run(lab, repo, "--network", network, attempt(public))
     assert code == 0, err
     assert "network" not in result["limits_unenforced"]
-    seen = git(repo, "show", f"{result['branch']}:seen").splitlines()
-    assert seen == ["closed 10.77.0.254", "closed 10.77.0.1"]
+    seen = git(repo, "show", f"{result['branch']}:seen")
+    assert seen == (f"reached {public}" if network == "open" else "")
+
+
+@pytest.mark.docker
+def test_real_program_does_its_task_in_a_pod(lab: Lab, repo: Path) -> None:
+    """Claude Code reaches its model's API, of which the answers are scripted."""
+    lab.load("orchestrator/worker:claude")
+    call = ToolCall(name="Bash", arguments={"command": "echo hello > hello.txt"})
+    rule = Rule(task="Write the greeting", turns=(Turn(calls=(call,)), Turn(text="Done.")))
+    with (
+        lab.public_address() as public,
+        ModelServer(Scenario((rule,)), host=public) as server,
+        enforced(lab),
+    ):
+        env = {"ANTHROPIC_API_KEY": "key", "ANTHROPIC_API_BASE": server.url}
+        code, result, err = _run(
+            lab, repo, "--agent-cli", "claude", "--network", "open",
+            "--model", "claude-sonnet-4-5", "Write the greeting",
+            env=env,
+        )  # fmt: skip
+    assert code == 0, (result, err)
+    assert git(repo, "show", f"{result['branch']}:hello.txt") == "hello"
 
 
 def test_policy_that_is_enforced_no_more_stops_the_next_worker(
@@ -69,7 +110,7 @@ def test_policy_that_is_enforced_no_more_stops_the_next_worker(
 ) -> None:
     proof = NetworkProof(runner)
     with enforced(lab):
-        assert proof.begin(str(tmp_path)) == ""
+        assert proof.begin(str(tmp_path), ["none"]) == ""
     spec = places.spec()
     place = PodPlace(runner, spec, network=proof)
     place.put(spec.parts)
@@ -96,7 +137,7 @@ def test_network_without_anything_to_reach_proves_nothing(
     proof = NetworkProof(runner)
     try:
         with enforced(lab), raises("network.unproven"):
-            proof.begin(str(tmp_path))
+            proof.begin(str(tmp_path), ["none"])
     finally:
         proof.end()
         lab.kubectl("delete", "networkpolicy", "-n", NAMESPACE, "everything")

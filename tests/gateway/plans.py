@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from orchestrator.engine.docker.rules import CLOSED
+from orchestrator.engine.spec import CLOSED
 from orchestrator.gateway.hosts import parse_host
 from orchestrator.gateway.plan import GatewayPlan
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.engine.docker.rules import CLOSED
+from orchestrator.engine.spec import CLOSED
 from orchestrator.gateway.dns import dns_configuration
 from orchestrator.gateway.hosts import parse_host
 from orchestrator.gateway.packet_filter import Rates, gateway_rules, worker_rules

@@ -48,10 +48,10 @@ def test_network_counts_as_enforced_if_the_engine_proves_it(
     repo: Path, engine: AnsweringEngine, reached: str
 ) -> None:
     engine.features["enforced"] = {"memory": "kernel", "network": "no"}
-    asked: list[str] = []
+    asked: list[tuple[str, frozenset[str]]] = []
 
-    def prove_network(repository: str) -> str:
-        asked.append(repository)
+    def prove_network(repository: str, networks: frozenset[str]) -> str:
+        asked.append((repository, networks))
         return reached
 
     engine.prove_network = prove_network  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def test_network_counts_as_enforced_if_the_engine_proves_it(
             runner.execute()
     else:
         assert runner.execute().results[0].limits_unenforced == []
-    assert asked == [str(repo / ".git")]
+    assert asked == [(str(repo / ".git"), {"none"})]
     (result,) = ParallelRunner(allowing("network"), repo, engine=engine).execute().results
     assert result.limits_unenforced == ["network"]
     assert len(asked) == 1

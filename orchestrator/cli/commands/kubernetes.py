@@ -34,6 +34,12 @@ def manifest(
     pods: Annotated[
         int, typer.Option(metavar="N", min=3, help="How many pods the namespace can have.")
     ] = 100,
+    deny: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CIDR", help="Public network closed to workers, such as of nodes; repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Print the objects that an administrator applies once, for `kubectl apply -f -`."""
     if not _NAMESPACE.fullmatch(namespace) or namespace == "default":
@@ -42,4 +48,7 @@ def manifest(
             key="cluster.namespace-name",
             hint="use a name of lower-case letters, digits and `-`, other than `default`",
         )
-    show(made_manifest(namespace, users=user or (), groups=group or (), pods=pods).rstrip())
+    text = made_manifest(
+        namespace, users=user or (), groups=group or (), pods=pods, deny=deny or ()
+    )
+    show(text.rstrip())

@@ -29,13 +29,12 @@ from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.networks import create_internal_network
 from orchestrator.engine.docker.rules import (
     BURST,
-    CLOSED,
     MOST_FLOWS,
     NEW_FLOWS,
     RESOLVER,
 )
 from orchestrator.engine.labels import GATEWAY, PORTS, ROLE
-from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
+from orchestrator.engine.spec import CLOSED, ContainerSpec, Egress, TmpfsMount
 from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.gateway.dns import dns_configuration
 from orchestrator.gateway.packet_filter import PROGRAM, Rates, gateway_rules, worker_rules

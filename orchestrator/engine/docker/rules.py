@@ -7,22 +7,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from orchestrator.engine.docker.machine_network import MachineNetwork
-from orchestrator.engine.spec import Egress
+from orchestrator.engine.spec import CLOSED, Egress
 
 HOST = "host.docker.internal"
-# protection: closed-networks
-CLOSED = (
-    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32",
-    "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
-    "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4",
-    "240.0.0.0/4",
-)  # fmt: skip
-"""Address blocks that no worker can reach.
-
-These are the blocks that the IANA registry of special-purpose IPv4 addresses does not call
-globally reachable, multicast, the former 6to4 relays (RFC 7526), and the address of Azure's host
-agent. Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0/24.
-"""
 MOST_FLOWS = 1000
 """Maximum number of simultaneous connections (and UDP flows) of one worker."""
 NEW_FLOWS = 50

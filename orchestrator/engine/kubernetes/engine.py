@@ -4,7 +4,7 @@ The context of the user's kubectl chooses the cluster, and the context's namespa
 run. What a cluster cannot do yet is refused; nothing is ignored.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NoReturn
 
 from orchestrator.config.values import Limit
@@ -84,9 +84,9 @@ class KubernetesEngine:
             enforced=_limits(version),
         )
 
-    def prove_network(self, repository: str) -> str:
-        """Find out whether the network policy is enforced; if so, every pod proves it, too."""
-        why = self._network.begin(repository)
+    def prove_network(self, repository: str, networks: Collection[str]) -> str:
+        """Find out whether the network policies are enforced; if so, every pod proves it, too."""
+        why = self._network.begin(repository, networks)
         self._is_proven = not why
         return why
 
@@ -160,6 +160,20 @@ class KubernetesEngine:
         """Remove the pod that helps to prove that others have no network."""
         self._network.end()
 
+    def create_network(self, name: str, labels: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return the open network, which every pod has whose label chooses its policy."""
+        return "open"
+
+    def close_host(
+        self,
+        name: str,  # noqa: ARG002
+        network: str,  # noqa: ARG002
+        egress: Egress,  # noqa: ARG002
+        labels: Mapping[str, str],  # noqa: ARG002
+    ) -> str | None:
+        """Do nothing: the policy closes the nodes, and pods prove that."""
+        return None
+
     # What a cluster cannot do yet
 
     def create(self, spec: ContainerSpec) -> NoReturn:  # noqa: ARG002
@@ -178,10 +192,6 @@ class KubernetesEngine:
         """Refuse: there are no services."""
         _refuse("services")
 
-    def create_network(self, name: str, labels: Mapping[str, str]) -> NoReturn:  # noqa: ARG002
-        """Refuse: pods have no network."""
-        _refuse("networks")
-
     def create_private_network(
         self,
         name: str,  # noqa: ARG002
@@ -191,16 +201,6 @@ class KubernetesEngine:
     ) -> PrivateNetwork:
         """Refuse: there is no credential broker."""
         _refuse("the credential broker")
-
-    def close_host(
-        self,
-        name: str,  # noqa: ARG002
-        network: str,  # noqa: ARG002
-        egress: Egress,  # noqa: ARG002
-        labels: Mapping[str, str],  # noqa: ARG002
-    ) -> str | None:
-        """Refuse: pods have no network."""
-        _refuse("networks")
 
 
 def _refuse(what: str) -> NoReturn:

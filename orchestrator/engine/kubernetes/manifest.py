@@ -1,5 +1,6 @@
 """The objects that an administrator applies once, and the rights that they give."""
 
+import ipaddress
 import json
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -7,6 +8,9 @@ from string import Template
 from typing import Any, NamedTuple
 
 import yaml
+
+from orchestrator.engine.spec import CLOSED
+from orchestrator.errors import ConfigError
 
 _BINDING = """\
 ---
@@ -33,7 +37,12 @@ class Right(NamedTuple):
 
 
 def manifest(
-    namespace: str, *, users: Sequence[str] = (), groups: Sequence[str] = (), pods: int
+    namespace: str,
+    *,
+    users: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    pods: int,
+    deny: Sequence[str] = (),
 ) -> str:
     """Return the objects as YAML.
 
@@ -42,16 +51,39 @@ def manifest(
         users: Names of users who start runs.
         groups: Names of groups of such users.
         pods: How many pods the namespace can have.
+        deny: IPv4 networks that workers with an open network cannot reach, besides `CLOSED`.
+
+    Raises:
+        ConfigError: One of `deny` is no such network.
     """
     text = files(__package__).joinpath("manifest.yaml").read_text(encoding="utf-8")
     subjects = [("User", name) for name in users] + [("Group", name) for name in groups]
     if subjects:
         text += _BINDING
-    made = Template(text).substitute(namespace=namespace, pods=pods)
+    made = Template(text).substitute(
+        namespace=namespace, pods=pods, closed=json.dumps(_exceptions(deny))
+    )
     for kind, name in subjects:
         subject = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
         made += f"- {json.dumps(subject)}\n"
     return made
+
+
+def _exceptions(deny: Sequence[str]) -> list[str]:
+    """Return the networks that are closed to pods with an open network."""
+    try:
+        own = [ipaddress.IPv4Network(network) for network in deny]
+        if not all(network.prefixlen for network in own):
+            raise ValueError("`0.0.0.0/0` closes all networks")
+    except ValueError as error:
+        raise ConfigError(
+            f"`--deny`: {error}",
+            key="cluster.deny",
+            hint="name an IPv4 network or address, such as `8.34.208.0/20`; pods reach nothing "
+            "over IPv6",
+        ) from error
+    # protection: closed-networks-are-closed-to-open-pods
+    return list(dict.fromkeys((*CLOSED, *map(str, own))))
 
 
 def rights() -> Iterator[Right]:

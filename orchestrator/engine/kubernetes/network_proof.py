@@ -1,14 +1,15 @@
-"""Prove from inside pods that the cluster enforces the network policy of the workers.
+"""Prove from inside pods that the cluster enforces the network policies of the workers.
 
 The API accepts policies whether or not anything enforces them. So a pod of a worker tries to reach
 the API server, the kubelets, the name servers, the metadata address and another pod. It must not
 reach any, while a pod that no policy selects, the canary, reaches some of them at the same time.
+Only name servers are for pods with an open network, too.
 """
 
 import json
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from secrets import token_hex
@@ -36,6 +37,8 @@ _CONTAINER = "probe"
 _PORT = 8417
 _METADATA = ("tcp:169.254.169.254:80",)
 _KUBELET = 10250
+_NAME_SERVER = ":53"
+"""How a name server among the targets ends."""
 _PATIENCE = 30.0
 """Seconds that a cluster may take to enforce a policy for a new pod."""
 _PIECE = 5.0
@@ -57,32 +60,38 @@ class NetworkProof:
         self._lock = Lock()
         self._canary: JobPod | None = None
 
-    def begin(self, repository: str) -> str:
-        """Find out with two short pods whether the cluster enforces the policy.
+    def begin(self, repository: str, networks: Collection[str]) -> str:
+        """Find out with short pods whether the cluster enforces the policies.
+
+        Args:
+            repository: The repository's git common directory, for labels.
+            networks: The networks: `none`, `open`.
 
         Returns:
-            What was reached in spite of the policy, or why that is not known; empty if the policy
-            is enforced.
+            What was reached in spite of a policy; empty if the policies are enforced.
 
         Raises:
             EngineError: The pods cannot be started.
         """
         self._repository = repository
-        pod = self._start("probe", {NETWORK: "none"})
-        try:
-            self._await(pod)
-            return self._why_not(pod, _CONTAINER, Waiter())
-        finally:
-            remove_job(self._cluster, pod.job)
+        why = ""
+        for network in sorted(networks):
+            pod = self._start("probe", {NETWORK: network})
+            try:
+                self._await(pod)
+                why = why or self._why_not(pod, _CONTAINER, network, Waiter())
+            finally:
+                remove_job(self._cluster, pod.job)
+        return why
 
-    def prove(self, pod: JobPod, container: str, waiter: Waiter) -> None:
-        """Prove in a worker's pod that it has no network; wait until the policy is enforced.
+    def prove(self, pod: JobPod, container: str, network: str, waiter: Waiter) -> None:
+        """Prove in a worker's pod that its network is closed; wait until the policy is enforced.
 
         Raises:
             EngineError: The policy is not enforced for this pod, or that cannot be found out.
             StartCancelledError: Nobody waits for it any more.
         """
-        why = self._why_not(pod, container, waiter)
+        why = self._why_not(pod, container, network, waiter)
         # protection: no-step-before-its-pod-proved-policy
         if why:
             raise EngineError(
@@ -97,10 +106,14 @@ class NetworkProof:
                     remove_job(self._cluster, self._canary.job)
                 self._canary = None
 
-    def _why_not(self, pod: JobPod, container: str, waiter: Waiter) -> str:
+    def _why_not(self, pod: JobPod, container: str, network: str, waiter: Waiter) -> str:
         control, canary = self._look()
         node = _addresses(pod.status(), "hostIP")
-        targets = [*control["targets"], *canary, *_METADATA, *_kubelets(node)]
+        known = control["targets"]
+        if network == "open":
+            # protection: open-pods-may-reach-name-servers-only
+            known = [target for target in known if not target.endswith(_NAME_SERVER)]
+        targets = [*known, *canary, *_METADATA, *_kubelets(node)]
         until = time.monotonic() + _PATIENCE
         while True:
             answer = self._run(pod, container, "prove", str(_PIECE), *dict.fromkeys(targets))
@@ -111,7 +124,8 @@ class NetworkProof:
             if waiter.has_left():
                 raise StartCancelledError("the start was cancelled", key="start.cancelled")
             if time.monotonic() >= until:
-                return f"a pod of a worker reached {', '.join(answer['reached'])}"
+                reached = ", ".join(answer["reached"])
+                return f"a pod of a worker with `--network {network}` reached {reached}"
 
     def _look(self) -> tuple[dict[str, Any], list[str]]:
         """Return what the canary tries and reaches, and the addresses at which others reach it.

@@ -22,7 +22,7 @@ STATE = "/state"
 """Directory of the own files of the porter, and of the container with the files."""
 CHANNELS, USAGE, PARTS = "/channels", "/usage", "/parts"
 NETWORK = "orchestrator.network"
-"""Label of a pod by which the network policies choose it: `none`."""
+"""Label of a pod by which the network policies choose it: `none` or `open`."""
 RUNS = 2
 """Containers per step: a step whose container was removed can run once more."""
 SERVICE_ACCOUNT = "orchestrator-worker"
@@ -112,6 +112,20 @@ def user_of(spec: PlaceSpec) -> tuple[int, int]:
     return int(user), int(group or user)
 
 
+def network_of(spec: PlaceSpec) -> str:
+    """Return the network of a place's pod, which all of its steps share."""
+    egresses = [step.spec.egress for step in spec.steps if step.spec.egress is not None]
+    # protection: pod-is-open-only-for-open-steps
+    return "open" if any(egress.hosts is None for egress in egresses) else "none"
+
+
+def _names_by(network: str) -> dict[str, Any]:
+    """Return by which name servers a pod resolves names."""
+    if network == "open":
+        return {"dnsPolicy": "ClusterFirst"}
+    return {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"]}}
+
+
 def porter_spec(spec: PlaceSpec) -> dict[str, object]:
     """Return what the porter knows of a place."""
     steps = {}
@@ -160,7 +174,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
     """
     base = images.get(BASE_IMAGE, BASE_IMAGE)
     # protection: policy-selects-pods-of-workers
-    labels = selectable({**spec.labels, PLACE: spec.name, NETWORK: "none"})
+    labels = selectable({**spec.labels, PLACE: spec.name, NETWORK: network_of(spec)})
     longest = sum((step.limits.timeout or 0) + step.limits.grace for step in spec.steps)
     seconds = int(spec.start_within + START + longest + spec.collect_within + _SPARE)
     unlimited = any(step.limits.timeout is None for step in spec.steps)
@@ -193,8 +207,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
                     **hardened_pod(containers),
                     "shareProcessNamespace": False,
                     "terminationGracePeriodSeconds": _GRACE,
-                    "dnsPolicy": "None",
-                    "dnsConfig": {"nameservers": ["127.0.0.1"]},
+                    **_names_by(network_of(spec)),
                     "tolerations": [
                         {
                             "key": f"node.kubernetes.io/{problem}",
@@ -378,9 +391,10 @@ def check_pod(spec: PlaceSpec) -> None:
     if not all(isinstance(part.mount, BindMount) for part in spec.parts):
         raise UnsupportedError("a pod has no overlays", key="place.no-overlays")
     for step in spec.steps:
-        if step.spec.own_program or step.spec.link or step.spec.runtime:
+        listed = step.spec.egress is not None and step.spec.egress.hosts is not None
+        if step.spec.own_program or step.spec.link or step.spec.runtime or listed:
             raise UnsupportedError(
-                "pods have no services, no credential broker and no `runtime` yet",
+                "pods have no services, no credential broker, no allow-lists and no `runtime` yet",
                 key="place.step-unsupported",
                 hint="use an engine of this machine",
             )

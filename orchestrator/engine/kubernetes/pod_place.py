@@ -31,6 +31,7 @@ from orchestrator.engine.kubernetes.pod import (
     files_spec,
     job,
     job_name,
+    network_of,
     porter_spec,
 )
 from orchestrator.engine.kubernetes.pod_step import PodStep
@@ -83,7 +84,8 @@ class PodPlace:
             spec: The place.
             images: What the cluster calls images with other names.
             waiter: Waits for the pod.
-            network: Proves before the first order that the pod has no network; None: nothing does.
+            network: Proves before the first order that the policy of the pod's network is enforced;
+                None: nothing does.
 
         Raises:
             UnsupportedError: The place needs something that pods do not have.
@@ -194,13 +196,14 @@ class PodPlace:
 
     def order(self, step: str, start: Start) -> PodStep:
         """Give a step its command, which begins when the returned container is started."""
-        if start.network != "none" or start.network_of or start.ports:
+        # protection: steps-have-network-of-their-pod
+        if start.network not in ("none", network_of(self.spec)) or start.network_of or start.ports:
             raise UnsupportedError(
-                "the steps of this place have no network", key="place.no-network"
+                "the steps of this place have another network", key="place.other-network"
             )
         # protection: first-order-waits-for-proof
         if self._network is not None:
-            self._network.prove(self._pod, PORTER, self._waiter)
+            self._network.prove(self._pod, PORTER, network_of(self.spec), self._waiter)
             self._network = None
         described = self.spec.step(step)
         answer = self._pod.porter.call("state", step)

@@ -11,6 +11,7 @@ TALK = "tests/engine/in_place/test_talk.py"
 LOST = "tests/engine/kubernetes/test_lost_pods.py"
 ATTEMPTS = "tests/worker/test_attempts.py"
 REFUSALS = "tests/engine/kubernetes/test_refusals.py"
+MANIFEST = "tests/engine/kubernetes/test_manifest.py"
 PROOF = "tests/engine/kubernetes/test_network_proof.py"
 ENFORCEMENT = "tests/runs/test_enforcement.py"
 INCOMING = "tests/engine/in_place/test_incoming.py"
@@ -41,6 +42,15 @@ def pods() -> Iterator[Protection]:
         (REFUSALS,),
         ("network of pods is not claimed", Give("'network': 'kernel'")),
         ("engine without networks refuses what needs one", Never()),
+        ("steps of one place have one network", Never()),
+        ("private addresses cannot be opened by a policy", Never()),
+    )
+    yield from marked(
+        (MANIFEST,),
+        (
+            "closed networks are closed to open pods",
+            Replace("(*CLOSED, *map(str, own))", "map(str, own)"),
+        ),
     )
     yield from marked(
         (POD,),
@@ -58,9 +68,18 @@ def pods() -> Iterator[Protection]:
         ("no step before its pod proved the policy", Never()),
         ("unreachable canary proves nothing", Never()),
         ("first order waits for proof", Never()),
+        (
+            "open pods may reach name servers only",
+            Replace("not target.endswith(_NAME_SERVER)", "0"),
+        ),
     )
     yield from marked((ENFORCEMENT,), ("network counts as enforced if proven", Instead("'kernel'")))
-    yield from marked((POD,), ("policy selects pods of workers", Without("NETWORK")))
+    yield from marked(
+        (POD,),
+        ("policy selects pods of workers", Without("NETWORK")),
+        ("pod is open only for open steps", Instead("'open'")),
+        ("steps have the network of their pod", Never()),
+    )
     yield from marked(
         (POD,),
         ("containers of pods are not root", Give("'runAsNonRoot': False")),

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from orchestrator.engine.docker import rules
+from orchestrator.engine.spec import CLOSED
 from orchestrator.git import defaults as git
 from orchestrator.git import disarm
 from orchestrator.worker.in_container.host_git import HostGit, Places
@@ -61,7 +61,7 @@ def test_every_git_setting_of_the_harvest_helper_is_listed() -> None:
 
 def test_every_closed_network_is_listed() -> None:
     listed = {protection.name for protection in PROTECTIONS["network"]}
-    assert {f"{network} closed" for network in rules.CLOSED} <= listed
+    assert {f"{network} closed" for network in CLOSED} <= listed
 
 
 def test_every_disarmed_program_is_listed() -> None:

@@ -12,6 +12,7 @@ from orchestrator.cli.app import run
 from orchestrator.engine.diagnosis import Finding
 from orchestrator.engine.kubernetes.diagnosis import diagnose
 from orchestrator.engine.kubernetes.manifest import Right, manifest, rights
+from orchestrator.engine.spec import CLOSED
 from tests.support.errors import reports
 
 MODELS = {
@@ -62,6 +63,33 @@ def test_command_prints_the_objects(capsys: pytest.CaptureFixture[str]) -> None:
             run(["kubernetes", "manifest", "--namespace", wrong])
 
 
+def open_policy(*deny: str) -> dict[str, Any]:
+    policies = [one for one in objects(deny=deny) if one["kind"] == "NetworkPolicy"]
+    (found,) = [one["spec"] for one in policies if "egress" in one["spec"]]
+    return dict(found)
+
+
+def test_open_network_is_public_addresses_and_name_servers() -> None:
+    """One list of closed networks serves all engines."""
+    public, names = open_policy()["egress"]
+    assert public == {"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": [*CLOSED]}}]}
+    assert names == {
+        "to": [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
+        "ports": [{"protocol": way, "port": 53} for way in ("UDP", "TCP")],
+    }
+
+
+def test_networks_of_the_cluster_can_be_closed() -> None:
+    (block,) = open_policy("34.1.2.3", "34.0.0.0/16", "10.0.0.0/8")["egress"][0]["to"]
+    assert block["ipBlock"]["except"] == [*CLOSED, "34.1.2.3/32", "34.0.0.0/16"]
+
+
+@pytest.mark.parametrize("deny", [["x"], ["34.0.0.1/16"], ["2001:db8::/32"], ["0.0.0.0/0"]])
+def test_wrong_network_is_refused(deny: list[str]) -> None:
+    with reports("cluster.deny"):
+        run(["kubernetes", "manifest", *(word for network in deny for word in ("--deny", network))])
+
+
 class Reviews:
     """A cluster that allows everything but one right."""
 
@@ -80,7 +108,8 @@ class Reviews:
 
 def found(refused: Right | None, reached: str = "") -> Iterator[Finding]:
     images = ("orchestrator/base:latest", "own:1")
-    return diagnose(Reviews(refused), lambda _: reached, "/repo", images)  # type: ignore[arg-type]
+    proof = lambda _, networks: reached if networks == ["none"] else ""  # noqa: E731
+    return diagnose(Reviews(refused), proof, "/repo", images)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("right", list(rights()), ids=" ".join)
@@ -98,6 +127,9 @@ def test_findings_say_what_was_tested() -> None:
     assert states == {
         ("rights", "ok"), ("image", "ok"), ("image", "unknown"), ("network policy", "ok"),
     }  # fmt: skip
-    (policy,) = [one for one in found(None, "tcp:10.0.0.1:443") if one.name == "network policy"]
-    assert (policy.state, policy.enforced) == ("warn", False)
-    assert "tcp:10.0.0.1:443" in policy.detail
+    every = [one for one in found(None, "tcp:10.0.0.1:443") if one.name == "network policy"]
+    # A cluster that closes only open networks does not enforce what `none` promises.
+    assert [(one.state, one.enforced) for one in every] == [("warn", False), ("ok", False)]
+    assert "tcp:10.0.0.1:443" in every[0].detail
+    (none, _) = [one for one in found(None) if one.name == "network policy"]
+    assert none.enforced

@@ -150,7 +150,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def test_policy_is_proven_by_what_the_canary_reaches(answers: Answers, cluster: Cluster) -> None:
-    assert NetworkProof(cluster).begin("/repo") == ""
+    assert NetworkProof(cluster).begin("/repo", ["none"]) == ""
     _, proven, _ = answers.asked
     assert {API, KUBELET, OWN, "tcp:169.254.169.254:80"} <= {*proven[2:]}
     verbs = [verb for verb, *_ in answers.asked]
@@ -160,13 +160,24 @@ def test_policy_is_proven_by_what_the_canary_reaches(answers: Answers, cluster: 
 def test_reached_target_is_no_proof(answers: Answers, cluster: Cluster) -> None:
     answers.worker = lambda: {"reached": [KUBELET]}
     proof = NetworkProof(cluster)
-    assert KUBELET in proof.begin("/repo")
+    assert KUBELET in proof.begin("/repo", ["none"])
     pod = job_pod.JobPod(cluster, "x")
     pod.metadata = {"name": "p", "uid": "1"}
     with raises("network.unenforced", KUBELET):
-        proof.prove(pod, "porter", Waiter())
+        proof.prove(pod, "porter", "none", Waiter())
     with pytest.raises(StartCancelledError):
-        proof.prove(pod, "porter", Waiter(has_left=lambda: True))
+        proof.prove(pod, "porter", "none", Waiter(has_left=lambda: True))
+
+
+def test_open_pods_must_reach_nothing_but_name_servers(answers: Answers, cluster: Cluster) -> None:
+    servers = ["tcp:10.0.0.2:53", "udp:10.0.0.2:53"]
+    answers.canary["targets"] += servers
+    assert NetworkProof(cluster).begin("/repo", ["open", "none"]) == ""
+    none, opened = [{*words[1:]} for verb, *words in answers.asked if verb == "prove"]
+    assert none - opened == {*servers}
+    assert {API, KUBELET, OWN, "tcp:169.254.169.254:80"} <= opened
+    answers.worker = lambda: {"reached": [API]}
+    assert "`--network open` reached tcp:10" in NetworkProof(cluster).begin("/repo", ["open"])
 
 
 @pytest.mark.parametrize("seen", [[], [OWN], [API]], ids=["nothing", "only itself", "not itself"])
@@ -175,21 +186,21 @@ def test_canary_that_reaches_nothing_is_no_proof(
 ) -> None:
     answers.canary["reached"] = seen
     with raises("network.unproven"):
-        NetworkProof(cluster).begin("/repo")
+        NetworkProof(cluster).begin("/repo", ["none"])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"reached": 0}', "1" * 10**6, '{"reached": []'])
 def test_unreadable_answer_is_no_proof(answers: Answers, cluster: Cluster, text: str) -> None:
     answers.worker = lambda: text
     with raises("network.unproven"):
-        NetworkProof(cluster).begin("/repo")
+        NetworkProof(cluster).begin("/repo", ["none"])
 
 
 def test_nothing_is_ordered_in_a_pod_that_proved_nothing(
     answers: Answers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proof, called = NetworkProof(cluster), list[str]()
-    proof.begin("/repo")
+    proof.begin("/repo", ["none"])
     place = PodPlace(cluster, spec(), network=proof)
     place._pod.metadata = {"name": "p", "uid": "1"}
     monkeypatch.setattr(place._pod.porter, "call", lambda *words: called.append(words[0]))

@@ -13,8 +13,9 @@ from kubernetes import client
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.manifest import manifest
 from orchestrator.engine.kubernetes.pod import check_pod, job, job_name, selectable
-from orchestrator.engine.place import Part, PlaceSpec, Step, StepLimits
-from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
+from orchestrator.engine.kubernetes.pod_place import PodPlace
+from orchestrator.engine.place import Part, PlaceSpec, Start, Step, StepLimits
+from orchestrator.engine.spec import BindMount, ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import UnsupportedError
 from tests.support.errors import raises
 
@@ -72,15 +73,47 @@ def test_every_container_is_hardened() -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
 
 
-def test_policy_of_the_manifest_selects_the_pods_of_workers() -> None:
+OPEN = (Step(name="agent", spec=replace(STEP, egress=Egress(image=""))),)
+
+
+def policy_of(described: PlaceSpec) -> dict[str, Any]:
+    """Return the only policy of the manifest that selects the pod of a place."""
     objects = yaml.safe_load_all(manifest("agents", pods=1))
-    policy = next(found for found in objects if found["kind"] == "NetworkPolicy")["spec"]
-    given = job(spec(), frozenset(), images={})["spec"]["template"]["metadata"]["labels"]
-    assert policy["podSelector"]["matchLabels"].items() <= given.items()
-    assert policy == {
+    given = job(described, frozenset(), images={})["spec"]["template"]["metadata"]["labels"]
+    (policy,) = [
+        found["spec"]
+        for found in objects
+        if found["kind"] == "NetworkPolicy"
+        and found["spec"]["podSelector"]["matchLabels"].items() <= given.items()
+    ]
+    return dict(policy)
+
+
+def test_network_of_the_steps_chooses_the_policy_of_the_pod() -> None:
+    assert policy_of(spec()) == {
         "podSelector": {"matchLabels": {"orchestrator.network": "none"}},
         "policyTypes": ["Ingress", "Egress"],
     }
+    opened = policy_of(spec(steps=(*OPEN, *spec().steps[1:])))
+    assert opened["podSelector"] == {"matchLabels": {"orchestrator.network": "open"}}
+    assert opened["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in opened
+
+
+def test_only_pods_with_an_open_network_resolve_names() -> None:
+    pods = [
+        job(found, frozenset(), images={})["spec"]["template"]["spec"]
+        for found in (spec(), spec(steps=OPEN))
+    ]
+    assert (pods[0]["dnsPolicy"], pods[0]["dnsConfig"]) == ("None", {"nameservers": ["127.0.0.1"]})
+    assert (pods[1]["dnsPolicy"], pods[1].get("dnsConfig")) == ("ClusterFirst", None)
+
+
+@pytest.mark.parametrize("network", ["open", "another"])
+def test_no_step_gets_a_network_that_its_pod_does_not_have(tmp_path: Path, network: str) -> None:
+    place = PodPlace(cluster(tmp_path, namespace="agents"), spec())
+    with raises("place.other-network"):
+        place.order("agent", Start(command=("true",), network=network))
 
 
 def test_no_command_and_no_variable_of_a_step_is_in_the_job() -> None:
@@ -132,24 +165,28 @@ def test_steps_never_run_as_root_or_as_the_porter(user: str) -> None:
 
 
 def test_services_and_runtimes_are_refused() -> None:
-    for change in ({"own_program": True}, {"runtime": "runsc"}):
+    listed = Egress(image="", hosts=())
+    for change in ({"own_program": True}, {"runtime": "runsc"}, {"egress": listed}):
         with pytest.raises(UnsupportedError):
             check_pod(spec(steps=(Step(name="agent", spec=replace(STEP, **change)),)))
 
 
-def test_no_worker_is_in_a_namespace_that_nobody_chose(tmp_path: Path) -> None:
+def cluster(tmp_path: Path, **context: str) -> Cluster:
     settings = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", **context}}],
         "current-context": "x",
     }
     file = tmp_path / "config"
     file.write_text(json.dumps(settings))
+    return Cluster(kubeconfig=file)
+
+
+def test_no_worker_is_in_a_namespace_that_nobody_chose(tmp_path: Path) -> None:
     with raises("cluster.no-namespace"):
-        Cluster(kubeconfig=file)
-    settings["contexts"][0]["context"]["namespace"] = "agents"  # type: ignore[index]
-    file.write_text(json.dumps(settings))
-    assert (Cluster(kubeconfig=file).namespace, Cluster(kubeconfig=file).context) == ("agents", "x")
+        cluster(tmp_path)
+    found = cluster(tmp_path, namespace="agents")
+    assert (found.namespace, found.context) == ("agents", "x")

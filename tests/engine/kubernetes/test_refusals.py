@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.engine import load_engine
+from orchestrator.engine.egress import check_gateways, worker_egress
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
 from orchestrator.errors import UnsupportedError
-from orchestrator.worker.place import check_transfer
+from orchestrator.worker.place import check_place_network, check_transfer
+from tests.support.errors import raises
 from tests.support.settings import load
 
 pytestmark = pytest.mark.process
@@ -64,20 +66,43 @@ def test_cluster_claims_no_network_policy(engine: KubernetesEngine) -> None:
         engine.check(images=(), runtime="runsc")
 
 
+def check(engine: KubernetesEngine, top: Path, **settings: object) -> None:
+    features, config = engine.check(images=(), runtime=None), load(settings, top=top)
+    check_transfer(engine, features, config)
+    egress = worker_egress(config, (), {})
+    check_gateways(config, egress, features)
+    check_place_network(engine, features, config, egress)
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("key", "settings"),
     [
-        {"network": "open"},
-        {"network": "none", "keys": "broker"},
-        {"network": "none", "ports": "3000"},
+        ("engine.unsupported", {"network": "none", "keys": "broker"}),
+        ("engine.ports-elsewhere", {"network": "none", "ports": "3000"}),
+        ("engine.unsupported", {"network": "learn"}),
+        ("engine.unsupported", {"network": "allowlist", "allow": ("example.com",)}),
+        ("engine.unsupported", {"check_network": "learn", "checks": ("true",)}),
+        ("engine.one-network", {"setup_network": "open", "network": "none", "setup": ("true",)}),
+        ("engine.one-network", {"setup_network": "none", "setup": ("true",)}),
+        ("engine.private-address", {"allow": ("10.1.2.3:80",)}),
+        ("engine.private-address", {"allow": ("8.0.0.0/5",)}),
+        ("engine.private-address", {"allow": ("host.docker.internal",)}),
+        ("engine.private-address", {"api_base": "http://192.168.1.2/v1"}),
     ],
-    ids=lambda settings: " ".join(settings),
+    ids=str,
 )
-def test_what_needs_a_network_is_refused(
-    engine: KubernetesEngine, tmp_path: Path, settings: dict[str, object]
+def test_what_the_network_of_a_pod_cannot_be_is_refused(
+    engine: KubernetesEngine, tmp_path: Path, key: str, settings: dict[str, object]
 ) -> None:
-    features = engine.check(images=(), runtime=None)
-    allowed = {"network": "none", "secrets": ("HOME",), "setup": ("true",), "checks": ("true",)}
-    check_transfer(engine, features, load(allowed, top=tmp_path))
-    with pytest.raises(UnsupportedError):
-        check_transfer(engine, features, load(settings, top=tmp_path))
+    with raises(key):
+        check(engine, tmp_path, **{"network": "open", **settings})
+
+
+def test_pods_can_have_no_network_or_an_open_one(engine: KubernetesEngine, tmp_path: Path) -> None:
+    stages = {"setup": ("true",), "checks": ("true",), "teardown": ("true",)}
+    check(engine, tmp_path, network="none", secrets=("HOME",), **stages)
+    check(engine, tmp_path, network="open", check_network="none", **stages)
+    check(engine, tmp_path, network="open", check_network="open", **stages)
+    check(engine, tmp_path, network="open", setup_network="none")
+    check(engine, tmp_path, network="open", allow=("9.9.9.9:53",), api_base="http://9.9.9.9/v1")
+    assert engine.create_network("x", {}) == "open"
