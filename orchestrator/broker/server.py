@@ -333,17 +333,18 @@ async def _serve(channel: socket.socket, accounts: Accounts) -> None:
         await runner.cleanup()
 
 
-def main(address: str, port: str, grants: str, state: str, start: str) -> None:
+def main(port: str, grants: str, state: str, address: str, start: str) -> None:
     """Start the credential broker with the arguments of the command line.
 
     Args:
-        address: Address to listen on.
         port: Port to listen on.
         grants: The directory with the grants.
         state: The directory for the ledgers.
+        address: Address to listen on.
         start: Text that the file `READY` has once this broker, and no earlier one, is ready.
     """
-    listener = socket.create_server((address, int(port)), backlog=_BACKLOG)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.create_server((address, int(port)), family=family, backlog=_BACKLOG)
     (Path(state) / READY).write_text(start)
     Dispatcher(
         listener, Path(grants), lambda channel: serve(channel, Path(grants), Path(state))

@@ -34,6 +34,10 @@ class EngineFeatures:
     """Whether each container can have a network of its own: for hosts, services, ports or a
     credential broker. Otherwise, all steps of a place have one network, `none` or `open`.
     """
+    addresses: bool = False
+    """Whether places have addresses of their own (`AddressedPlace`), so that workers reach a
+    credential broker without a network that is created for it.
+    """
     open_network: bool = True
     """Whether the engine can close this machine to containers that have an open network."""
     gateways: bool = False

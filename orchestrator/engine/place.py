@@ -265,6 +265,18 @@ class Place(Protocol):
 
 
 @runtime_checkable
+class AddressedPlace(Protocol):
+    """A place with an address of its own, by which other places of the engine know it."""
+
+    def address(self) -> str:
+        """Return the IP address of the place, which no other place has until this one is removed.
+
+        Raises:
+            EngineError: The place is gone, or the engine does not answer.
+        """
+
+
+@runtime_checkable
 class RemoteEngine(Protocol):
     """An engine that may be on another machine, whose addresses and name servers then matter."""
 

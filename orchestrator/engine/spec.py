@@ -87,11 +87,11 @@ class BrokerLink:
     network.
     """
 
-    network: str
-    """Id of a network that `create_private_network` returned."""
-    address: str
+    network: str = ""
+    """Id of a network that `create_private_network` returned; empty if places have addresses."""
+    address: str = ""
     """IP address by which the broker recognises the worker; in the broker's own container, the
-    broker's address.
+    broker's address. Empty if places have addresses.
     """
     broker: str | None = None
     """IP address of the broker; None in the broker's own container."""

@@ -1,13 +1,11 @@
 """Run the credential broker of a run: its container, its network, and its workers' grants."""
 
-import json
 import secrets
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network
 from pathlib import Path
 
 from orchestrator.broker.grant import Grant
@@ -16,6 +14,7 @@ from orchestrator.engine.place import Place, Start
 from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import BrokerLink
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.execution.broker_address import BrokerNetwork, address_of
 from orchestrator.execution.sidecar import Sidecar
 from orchestrator.state.secret_files import remove_grant, write_grant
 from orchestrator.text.redact import Redactor
@@ -31,6 +30,8 @@ _START = 60.0
 _PAUSE = 0.02
 _CHECK = 0.5
 """Seconds between two checks whether the broker runs."""
+_CHECK_PLACE = 2.0
+"""The same for a place with an address of its own, whose ledgers are fetched each time."""
 _RECENT = 60.0
 """Number of seconds for which a restart may explain why an agent failed."""
 _MOST_STARTS = 100
@@ -38,28 +39,22 @@ _MOST_STARTS = 100
 _LOG = 4 * 1024**2
 _MOST_STATE = 1024**3
 """Maximum size in bytes of all ledgers of a run."""
-_OWN_PLACE = 2
-"""Index of the broker's address in its network's addresses; the workers' addresses follow."""
+_MOVED = (
+    "the credential broker was lost with its place, and this worker does not know the address of "
+    "the new one"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerFiles:
-    """The directories of a run's broker on this machine, and its network."""
+    """The directories of a run's broker on this machine."""
 
     memory: Path
     """Directory in memory with the workers' grants, which contain API keys."""
     state: Path
     """Directory with the files that record workers' spending."""
-    network: str
-    """Id of the broker's network."""
-    subnet: IPv4Network
     owner: tuple[int, int]
     """User and group of the broker's process."""
-
-    @property
-    def address(self) -> str:
-        """Return the broker's IP address."""
-        return str(self.subnet[_OWN_PLACE])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +63,16 @@ class BrokerPlan:
 
     place: Place
     """The place with the step `STEP`."""
+    network: BrokerNetwork | None
+    """The network of broker and workers; None if their places have addresses of their own."""
+    reopen: Callable[[], Place] | None = None
+    """Opens another place when the place is lost with everything in it; None if none can be."""
+    cut_off: frozenset[int] = frozenset()
+    """Numbers of the workers that know an address which the broker had before."""
     start: Start
-    """What the broker gets; the text for the file that says that it is ready is added."""
+    """What the broker gets; its address, and the text for the file that says that it is ready, are
+    added.
+    """
     files: BrokerFiles
     workers: tuple[int, ...]
     """Numbers of all workers of the run, in a fixed order."""
@@ -96,9 +99,12 @@ class RunBroker:
         """
         self._plan = plan
         self._files = plan.files
-        self._places = {number: index for index, number in enumerate(plan.workers, _OWN_PLACE + 1)}
+        self._place = plan.place
+        self._address = self._address_of_place()
+        self._cut_off = set(plan.cut_off)
         self._lock = threading.Lock()
         self._fetching = threading.Lock()
+        self._granting = threading.Lock()
         self._sidecar = None if running is None else self._follow(running)
         self._last_end: tuple[float, str] | None = None
         """Time and reason of the latest end after which the broker was started again."""
@@ -118,14 +124,19 @@ class RunBroker:
 
     def _watch(self, over: threading.Event) -> None:
         starts = 0
-        while not over.wait(_CHECK) and starts < _MOST_STARTS:
+        check = _CHECK if self._plan.network is not None else _CHECK_PLACE
+        while not over.wait(check) and starts < _MOST_STARTS:
             # What is wrong with the engine or the image is reported at the next worker's start.
-            with suppress(OrchestratorError):
+            with suppress(OrchestratorError, OSError):
                 ended = None if self._sidecar is None else _end_reason(self._sidecar)
                 if ended is not None:
                     starts += 1
                     self.start()
                     self._last_end = time.monotonic(), f"{ended}, and was started again"
+                elif self._plan.network is None:
+                    # The ledgers may be lost with the place, which ends if nobody asks for long.
+                    self._place.step(STEP)
+                    self._fetch()
 
     def start(self) -> None:
         """Start the broker unless it runs, and wait until it accepts connections.
@@ -140,10 +151,34 @@ class RunBroker:
                 self._sidecar.remove()
             ready = secrets.token_hex(8)
             (self._files.state / _READY).unlink(missing_ok=True)
-            start = self._plan.start
-            start = replace(start, command=(*start.command, ready))
-            self._sidecar = self._follow(self._plan.place.order(STEP, start))
+            self._sidecar = self._follow(self._order(ready))
             self._await(self._sidecar, ready)
+
+    def _order(self, ready: str) -> Container:
+        """Order the broker in its place, or in another one if that is lost."""
+
+        def start() -> Start:
+            given = self._plan.start
+            return replace(given, command=(*given.command, self._address, ready))
+
+        try:
+            return self._place.order(STEP, start())
+        except EngineUnavailableError:
+            raise
+        except EngineError:
+            if self._plan.reopen is None:
+                raise
+        # What the workers know is the address of the place that is lost.
+        self._cut_off |= set(granted_workers(self._files.memory))
+        with suppress(OrchestratorError):
+            self._place.remove()
+        self._place = self._plan.reopen()
+        self._address = self._address_of_place()
+        return self._place.order(STEP, start())
+
+    def _address_of_place(self) -> str:
+        network = self._plan.network
+        return address_of(self._place) if network is None else network.address
 
     def _follow(self, container: Container) -> Sidecar:
         plan = self._plan
@@ -187,7 +222,7 @@ class RunBroker:
             OSError: The disk is full.
         """
         with self._fetching:
-            self._plan.place.take(STATE, self._files.state, limit=_MOST_STATE)
+            self._place.take(STATE, self._files.state, limit=_MOST_STATE)
 
     def link(self, worker: int, *, port: int) -> BrokerLink:
         """Return how a worker's container is connected to the broker's network.
@@ -196,27 +231,54 @@ class RunBroker:
             worker: Number of the worker.
             port: Port at which the worker's programs reach the broker.
         """
+        network = self._plan.network
+        if network is None:
+            return BrokerLink(broker=self._address, port=port)
         return BrokerLink(
-            network=self._files.network,
-            address=self._address(worker),
-            broker=self._files.address,
+            network=network.id,
+            address=network.address_of(self._plan.workers.index(worker)),
+            broker=network.address,
             port=port,
         )
 
-    def admit(self, worker: int, grant: Grant) -> None:
+    def admit(self, worker: int, grant: Grant, place: Place, link: BrokerLink) -> None:
         """Write a worker's grant, which allows its calls; start the broker if it has ended.
 
+        Args:
+            worker: Number of the worker.
+            grant: What the worker may call.
+            place: The place from which it calls.
+            link: Connection of the place's steps to the broker.
+
         Raises:
-            EngineError: The broker does not start, or the grant cannot be written.
+            EngineError: The broker does not start, the grant cannot be written, or the broker has
+                another address than when the place was opened.
         """
         self.start()
+        network = self._plan.network
+        if network is None:
+            if link.broker != self._address:
+                raise EngineError(_MOVED, key="broker.moved")
+            # protection: grant-is-for-address-of-workers-place
+            address = address_of(place)
+        else:
+            address = link.address
         content = grant.model_dump_json().encode()
-        write_grant(self._files.memory, self._name(worker), content, self._files.owner)
-        self._refresh()
+        with self._granting:
+            # An earlier place of the worker had another address.
+            # protection: earlier-address-of-worker-is-withdrawn
+            self._withdraw(worker)
+            write_grant(self._files.memory, f"{address}.json", content, self._files.owner)
+            self._refresh()
+        self._cut_off.discard(worker)
+
+    def _withdraw(self, worker: int) -> None:
+        for path in granted_workers(self._files.memory).get(worker, ()):
+            remove_grant(self._files.memory, path)
 
     def _refresh(self) -> None:
         try:
-            self._plan.place.refresh(STEP)
+            self._place.refresh(STEP)
         except OSError as error:
             raise EngineError(
                 f"cannot write the credential broker's keys: {error.strerror}",
@@ -225,10 +287,11 @@ class RunBroker:
 
     def dismiss(self, worker: int) -> None:
         """Remove the grant of a worker, which ends the worker's calls."""
-        remove_grant(self._files.memory, self._name(worker))
-        # If the engine does not answer, the worker's network is gone, too.
-        with suppress(OrchestratorError):
-            self._refresh()
+        with self._granting:
+            self._withdraw(worker)
+            # If the engine does not answer, the worker's network is gone, too.
+            with suppress(OrchestratorError):
+                self._refresh()
 
     def spending(self, ledger: str) -> Spent:
         """Return what a worker has spent according to the broker.
@@ -239,27 +302,36 @@ class RunBroker:
         Raises:
             EngineUnavailableError: The engine does not answer.
         """
+        known = self._files.state / f"{ledger}.ndjson"
         try:
             self._fetch()
-            return read_ledger(self._files.state / f"{ledger}.ndjson")
+            return read_ledger(known)
         except EngineUnavailableError:
             raise
         except (EngineError, OSError):
+            with suppress(OSError):
+                return replace(read_ledger(known), priced=False)
             return Spent(priced=False)
 
-    def problem(self) -> str | None:
-        """Return why the broker ended; None if it is running and has been for a while."""
+    def problem(self, worker: int) -> str | None:
+        """Return why the broker ended; None if it has been running for a while where it was."""
+        if worker in self._cut_off:
+            return _MOVED
         ended = None if self._sidecar is None else _end_reason(self._sidecar)
         if ended is None and self._last_end is not None:
             when, why = self._last_end
             ended = why if time.monotonic() - when < _RECENT else None
         return None if ended is None else f"the credential broker {ended}"
 
-    def _address(self, worker: int) -> str:
-        return str(self._files.subnet[self._places[worker]])
 
-    def _name(self, worker: int) -> str:
-        return f"{self._address(worker)}.json"
+def granted_workers(memory: Path) -> dict[int, list[str]]:
+    """Return the names of the files with grants, by the numbers of the workers."""
+    found: dict[int, list[str]] = {}
+    for path in memory.glob("*.json"):
+        with suppress(OSError, ValueError):
+            grant = Grant.model_validate_json(path.read_bytes())
+            found.setdefault(int(grant.ledger.partition("-")[0]), []).append(path.name)
+    return found
 
 
 def _end_reason(sidecar: Sidecar) -> str | None:
@@ -274,23 +346,3 @@ def _end_reason(sidecar: Sidecar) -> str | None:
         raise
     except OrchestratorError:
         return "is gone: another program removed its container"
-
-
-def note_network(state: Path, network: str, subnet: IPv4Network) -> None:
-    """Record the broker's network, so that another process can resume the run."""
-    (state / "network.json").write_text(json.dumps({"id": network, "subnet": str(subnet)}))
-
-
-def read_network(state: Path, existing: Collection[str]) -> tuple[str, IPv4Network] | None:
-    """Return the network of the broker as it was recorded, if it still exists.
-
-    Args:
-        state: The broker's directory in the run's directory.
-        existing: Ids of the networks that the engine has.
-    """
-    try:
-        noted = json.loads((state / "network.json").read_text())
-        found = str(noted["id"]), IPv4Network(noted["subnet"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found if found[0] in existing else None

@@ -108,9 +108,9 @@ def prepare_shared(
         OrchestratorError: The resources could not be created.
         OSError: The disk is full.
     """
+    directory, brokers = claimed.directory, needs_broker(checked.request)
     if not any(task.egress for _, task in checked.request.by_task()):
         return _prepare(checked, claimed, emit, cancel, resumed=resumed)
-    directory, brokers = claimed.directory, needs_broker(checked.request)
     pool = ThreadPoolExecutor(2, thread_name_prefix="network")
     try:
         # The rules for this machine name the network's bridge before it exists.
@@ -267,8 +267,10 @@ def _close_host(checked: CheckedRun, directory: RunDirectory, *more: Egress) -> 
 
 def _with_broker(run: RunContext, network: str, workers: tuple[WorkerSpec, ...]) -> RunContext:
     """Return `run` with its network, which is closed, and the broker that its workers need."""
-    egress = broker_egress(run, workers)
-    notice, closed = _close_host(run.checked, run.directory, egress), Future[str | None]()
+    egress = None if run.features.addresses else broker_egress(run, workers)
+    closed, notice = Future[str | None](), None
+    if egress is not None:
+        notice = _close_host(run.checked, run.directory, egress)
     closed.set_result(None)
     run = replace(
         run,

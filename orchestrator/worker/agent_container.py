@@ -132,7 +132,7 @@ def _start(
     )
     if found is None:
         with _turn(worker):
-            token, step = admit_task(worker), place.spec.step(AGENT_STEP)
+            token, step = admit_task(worker, place), place.spec.step(AGENT_STEP)
             start = agent_start(worker, workspace, secrets, token)
             start = services.connect(step, replace(start, network=worker.network_of(step)))
             # Written again, because setup may have overwritten the file, or other ports may have

@@ -279,7 +279,10 @@ class WorkerContext:
         Raises:
             EngineUnavailableError: The engine cannot be reached.
         """
-        return "none" if step.spec.egress is None else self.run.network
+        egress = step.spec.egress
+        # A place with one network for all steps needs none to reach the broker.
+        is_closed = egress is None or (not self.run.features.networks and egress.hosts == ())
+        return "none" if is_closed else self.run.network
 
     def leave_network(self, verdict: Verdict) -> None:
         """Record that the worker needs the run's network no more, if that is certain.

@@ -9,13 +9,14 @@ from orchestrator.agents.base import AgentOutcome
 from orchestrator.broker.grant import Grant, hash_token
 from orchestrator.broker.ledger import Spent
 from orchestrator.broker.repositories import GIT_FILE, git_configuration, git_settings
-from orchestrator.config.network_access import Access
+from orchestrator.engine.place import Place
 from orchestrator.execution.broker import new_token
 from orchestrator.execution.verdict import Verdict
 from orchestrator.files.atomic import write_atomically
 from orchestrator.gateway.allowed_host import BROKER_NAME
 from orchestrator.results import Reason, Status
 from orchestrator.worker.context import WorkerContext
+from orchestrator.workspace.layout import AGENT_STEP
 
 _OF_AGENT = frozenset(
     {
@@ -30,8 +31,12 @@ _OF_AGENT = frozenset(
 """Reasons that an agent reports when the broker refuses its calls or has ended."""
 
 
-def admit_task(worker: WorkerContext) -> str | None:
+def admit_task(worker: WorkerContext, place: Place) -> str | None:
     """Allow the worker's task to call models and to read repositories through the broker.
+
+    Args:
+        worker: The worker.
+        place: The place of its task.
 
     Returns:
         The worker's token; None without a broker.
@@ -52,11 +57,16 @@ def admit_task(worker: WorkerContext) -> str | None:
         calls_per_minute=isolation.calls_per_minute,
         **vars(worker.budget),
     )
-    return _admit(worker, grant, token, worker.settings.access.task)
+    return _admit(worker, grant, token, place, AGENT_STEP)
 
 
-def admit_setup(worker: WorkerContext) -> str | None:
+def admit_setup(worker: WorkerContext, place: Place, step: str) -> str | None:
     """Allow the worker's setup to read repositories through the broker, but not to call models.
+
+    Args:
+        worker: The worker.
+        place: The place of its setup.
+        step: Name of the step that runs the setup.
 
     Returns:
         The token of the setup; None without a broker.
@@ -72,11 +82,11 @@ def admit_setup(worker: WorkerContext) -> str | None:
     grant = Grant(
         ledger=worker.ledger, token=hash_token(token), upstreams={}, repositories=repositories
     )
-    return _admit(worker, grant, token, worker.settings.access.setup)
+    return _admit(worker, grant, token, place, step)
 
 
-def _admit(worker: WorkerContext, grant: Grant, token: str, access: Access) -> str | None:
-    link = worker.broker_link(access)
+def _admit(worker: WorkerContext, grant: Grant, token: str, place: Place, step: str) -> str | None:
+    link = place.spec.step(step).spec.link
     if worker.run.broker is None or link is None:
         return None
     if grant.repositories:
@@ -85,7 +95,7 @@ def _admit(worker: WorkerContext, grant: Grant, token: str, access: Access) -> s
         file = worker.directory / GIT_FILE
         write_atomically(file, git_configuration(settings))
         file.chmod(0o644)
-    worker.run.broker.admit(worker.number, grant)
+    worker.run.broker.admit(worker.number, grant, place, link)
     return token
 
 
@@ -119,7 +129,7 @@ def explain(worker: WorkerContext, verdict: Verdict, spent: Spent | None) -> Ver
     if "budget" in spent.refused:
         message = "the credential broker refused a call: nothing is left of the worker's budget"
         return Verdict(Status.PARTIAL, Reason.BUDGET, message)
-    problem = broker.problem()
+    problem = broker.problem(worker.number)
     if problem is not None:
         return Verdict(Status.FAILED, Reason.ENGINE_ERROR, problem).with_note(verdict.message or "")
     if "call" in spent.refused:

@@ -85,7 +85,8 @@ class Work:
         token = None
         try:
             with given as secrets:
-                token = admit_setup(worker) if self.job.reads else None
+                if self.job.reads:
+                    token = admit_setup(worker, self.place, step.name)
                 start = job_start(worker, workspace, secrets, self.job, token)
                 if self.services is not None:
                     start = self.services.connect(step, start)

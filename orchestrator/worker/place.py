@@ -26,6 +26,7 @@ from orchestrator.errors import (
     UnsupportedError,
 )
 from orchestrator.events import WorkerWaiting
+from orchestrator.files.atomic import write_private
 from orchestrator.gateway.allowed_host import DOCKER_HOST
 from orchestrator.git.changes import blobs
 from orchestrator.git.packed_work import Harvested
@@ -117,15 +118,15 @@ def check_place_network(
         "`network: allowlist` or `learn`": GATEWAYS & config.networks,
         "`services`": config.project.services,
         "`ports`": isolation.ports,
-        "`keys: broker`": isolation.keys == "broker",
+        "`keys: broker`": isolation.keys == "broker" and not features.addresses,
     }
     # protection: engine-without-networks-refuses-what-needs-one
     if refused := sorted(name for name, is_used in used.items() if is_used):
         raise UnsupportedError(
             f"with the engine `{engine.name}`, workers cannot have {', '.join(refused)} yet",
             key="engine.unsupported",
-            hint="leave it out, with `--network none` or `--network open`; or use an engine of "
-            "this machine",
+            hint="use `--network open`, or `--network none` (with `--keys broker` for a model's API), "
+            "and leave the others out; or use an engine of this machine",
         )
     stages = {"task": access.task.network}
     stages |= {"setup": access.setup.network} if config.project.setup else {}
@@ -388,6 +389,9 @@ def _files(worker: WorkerContext, steps: Sequence[Step], jobs: Sequence[Job]) ->
         yield Part(name="secrets", mount=mount, seen_by=trusted, in_memory=True)
     if keys is not None and keys.repositories:
         source = worker.directory / GIT_FILE
+        if not source.exists():
+            # A pod has to know from the start that this is a file; its content comes with an order.
+            write_private(source, b"")
         mount = BindMount(source=source, target=GIT_SETTINGS, read_only=True)
         linked = frozenset(step.name for step in steps if step.spec.link is not None)
         yield Part(name="git-settings", mount=mount, seen_by=linked, in_memory=True)

@@ -431,6 +431,9 @@ def test_calls_a_minute_are_limited(model: Api, process: RunningBroker, worker: 
     assert [process.call(worker=worker).status for _ in range(3)] == [200, 200, 429]
     reply = process.call(worker=worker)
     assert (reply.code, 0 < int(reply.headers["retry-after"]) <= 60) == ("gateway_rate_limit", True)
+    # The same grant in another file, as a place gets it that copies files.
+    process.grant(model.url, worker=worker, calls_per_minute=2)
+    assert process.call(worker=worker).code == "gateway_rate_limit"
     # The refusal of the API itself has no mark of the broker.
     other = next(_worker)
     process.grant(model.url, worker=other)

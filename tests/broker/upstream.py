@@ -163,8 +163,8 @@ class RunningBroker:
         """Start the process and wait until it listens."""
         (self.state / "ready").unlink(missing_ok=True)
         self.port = free_port()
-        words = (str(self.port), str(self.grants), str(self.state), "started")
-        command = (sys.executable, "-I", "-c", bundle(PROGRAM), "127.0.0.1", *words)
+        words = (str(self.port), str(self.grants), str(self.state), "127.0.0.1", "started")
+        command = (sys.executable, "-I", "-c", bundle(PROGRAM), *words)
         self._process = subprocess.Popen(command)
         while not (self.state / "ready").exists():
             assert self._process.poll() is None

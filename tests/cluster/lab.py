@@ -32,7 +32,7 @@ LAB = "ORCHESTRATOR_TEST_CLUSTER"
 """The variable with the directory of the cluster that tests use."""
 BASE_IMAGE = "orchestrator/base:latest"
 _NETWORK = "10.77.0"
-_HUB = f"{_NETWORK}.254"
+HUB = f"{_NETWORK}.254"
 _PUBLIC = "44.44.44.44"
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -162,13 +162,12 @@ class Lab:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
-    def load(self, image: str) -> None:
-        """Import another image of the Docker engine on all nodes."""
+    def load(self, *images: str) -> None:
+        """Import further images of the Docker engine on all nodes."""
         archive = self.directory / "image.tar"
-        self._shell(f"docker save -o {archive} {image}")
+        self._shell(f"docker save -o {archive} {' '.join(images)}")
         for node in self.nodes:
-            socket = self.directory / f"n{node}/run/containerd.sock"
-            self._shell(f"ctr -a {socket} -n k8s.io image import {archive}")
+            self._shell(f"{self._ctr(node)} image import {archive}")
         archive.unlink()
 
     @contextlib.contextmanager
@@ -251,7 +250,7 @@ class Lab:
         (n / "pid").unlink(missing_ok=True)
         enter = ["nsenter", f"--net=/run/netns/{self._name(node)}", "unshare", "--uts", "--mount"]
         self._start(f"containerd{node}", [*enter, "sh", "-ec", _CONTAINERD.format(**values)])
-        ctr = f"ctr -a {n}/run/containerd.sock -n k8s.io"
+        ctr = self._ctr(node)
         self._until(f"containerd of node {node} answers", lambda: self._shell(f"{ctr} version"))
         if archive:
             self._shell(f"{ctr} image import {archive}")
@@ -286,6 +285,9 @@ class Lab:
     def _name(self, node: int) -> str:
         return f"{self.prefix}-n{node}"
 
+    def _ctr(self, node: int) -> str:
+        return f"ctr -a {self.directory}/n{node}/run/containerd.sock -n k8s.io"
+
     def _cgroups(self, node: int) -> list[Path]:
         tops = [path for path in _CGROUPS.iterdir() if path.is_dir() and not path.is_symlink()]
         if (_CGROUPS / "cgroup.controllers").exists():
@@ -300,7 +302,7 @@ class Lab:
         return pids - {0}
 
     def _shell(self, script: str, **values: object) -> bool:
-        text = script.format(hub=_HUB, prefix=self.prefix, **values)
+        text = script.format(hub=HUB, prefix=self.prefix, **values)
         done = subprocess.run(
             ["sh", "-ec", text],
             cwd=self.directory,
@@ -326,7 +328,7 @@ class Lab:
         process.returncode = 0  # it outlives this process, which does not wait for it
 
     def _start_in_hub(self, command: str) -> None:
-        program, *options = command.format(d=self.directory, hub=_HUB).split()
+        program, *options = command.format(d=self.directory, hub=HUB).split()
         self._start(program, self.inside(self.programs / "bin" / program, *options))
 
     def _until(self, what: str, condition: Callable[[], object], seconds: float = 180) -> None:
@@ -409,7 +411,7 @@ def _kubelet_settings(cgroup: str, authority: Path) -> dict[str, object]:
 
 
 def _client_settings(authority: Path, token: str) -> dict[str, object]:
-    cluster = {"server": f"https://{_HUB}:6443", "certificate-authority": str(authority)}
+    cluster = {"server": f"https://{HUB}:6443", "certificate-authority": str(authority)}
     context = {"cluster": "lab", "user": "lab", "namespace": NAMESPACE}
     return {
         "apiVersion": "v1",

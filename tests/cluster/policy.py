@@ -1,13 +1,14 @@
 """What a network plugin does elsewhere: enforce the network policies of the lab's namespace.
 
-It knows policies that select pods by labels, and allow nothing, or public addresses and name
-servers. Of connections to pods, it closes those from where the pods cannot connect to.
+It knows policies that select pods by labels, and allow nothing, public addresses and name servers,
+or TCP ports of other pods. Of connections to pods, it closes those from where the pods cannot
+connect to, and those of pods that a policy of ingress does not name.
 """
 
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -18,6 +19,9 @@ from tests.cluster.lab import NAMESPACE, Lab
 _LOOK = 0.1
 _CHAINS = (("INPUT", "src"), ("FORWARD", "src"), ("FORWARD", "dst"), ("OUTPUT", "dst"))
 _OTHER = {"src": "dst", "dst": "src"}
+_PODS = "172.30.0.0/16"
+Rule = tuple[str, ...]
+"""A chain, what happens, and which packets are meant."""
 
 
 class _Enforcer:
@@ -25,61 +29,96 @@ class _Enforcer:
         self._lab, self._after = lab, after
         self._cluster = Cluster(kubeconfig=lab.directory / "kubeconfig", namespace=NAMESPACE)
         self._seen: dict[str, float] = {}
-        self.closed: dict[str, tuple[str, ...]] = {}
-        """Addresses of pods, and to which networks they cannot connect."""
+        self._set: set[Rule] = set()
 
     def look(self) -> None:
-        """Close the network of all selected pods that have an address for long enough."""
+        """Set the rules of all selected pods that have an address for long enough."""
         base = f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies"
-        policies = []
-        for policy in self._cluster.request("GET", base)["items"]:
-            described = policy["spec"]
-            assert "ingress" not in described, described
-            assert sorted(described["policyTypes"]) == ["Egress", "Ingress"]
-            closed = _closed(described.get("egress", []))
-            policies.append((described["podSelector"]["matchLabels"].items(), closed))
-        pods = self._cluster.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
-        wanted = {
-            pod["status"]["podIP"]: closed
-            for pod in pods
+        policies = [policy["spec"] for policy in self._cluster.request("GET", base)["items"]]
+        found = self._cluster.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
+        pods = {
+            pod["status"]["podIP"]: pod["metadata"].get("labels", {})
+            for pod in found
             if "podIP" in pod["status"] and pod["status"]["phase"] in ("Pending", "Running")
-            for selector, closed in policies
-            if selector <= pod["metadata"].get("labels", {}).items()
         }
         now = time.monotonic()
-        self._seen = {address: self._seen.get(address, now) for address in wanted}
-        late = {address for address, since in self._seen.items() if now < since + self._after}
-        for address in sorted(self.closed.keys() - wanted):
-            self._rules("-D", address, self.closed.pop(address))
-        for address in sorted(wanted.keys() - late - self.closed.keys()):
-            self._rules("-A", address, wanted[address])
-            self.closed[address] = wanted[address]
+        self._seen = {address: self._seen.get(address, now) for address in pods}
+        wanted = {
+            rule
+            for policy in policies
+            for address in _chosen(policy, pods)
+            if now >= self._seen[address] + self._after
+            for rule in _rules(policy, address, pods)
+        }
+        # What is allowed comes first, and is there before the rest is closed.
+        added = sorted(wanted - self._set, key=lambda rule: rule[1] == "DROP")
+        self._change(("-I" if rule[1] == "ACCEPT" else "-A", rule) for rule in added)
+        self._change(("-D", rule) for rule in self._set - wanted)
+        self._set = wanted
 
     def open(self) -> None:
         """Open the network of all pods again."""
-        for address in sorted(self.closed):
-            self._rules("-D", address, self.closed[address])
+        self._change(("-D", rule) for rule in self._set)
 
-    def _rules(self, verb: str, address: str, networks: tuple[str, ...]) -> None:
+    def _change(self, changes: Iterable[tuple[str, Rule]]) -> None:
         rules = [
-            f"ebtables {verb} {chain} -p IPv4 --ip-{way} {address} --ip-{_OTHER[way]} {to} -j DROP"
-            for chain, way in _CHAINS
-            for to in networks
+            f"ebtables {verb} {chain} -p IPv4 {' '.join(packets)} -j {what}"
+            for verb, (chain, what, *packets) in changes
         ]
-        for node in self._lab.nodes:
+        for node in self._lab.nodes if rules else ():
             network = f"--net=/run/netns/{self._lab.prefix}-n{node}"
             subprocess.run(["nsenter", network, "sh", "-ec", "\n".join(rules)], check=True)
 
 
-def _closed(egress: list[dict[str, Any]]) -> tuple[str, ...]:
+def _chosen(peer: dict[str, Any], pods: dict[str, dict[str, str]]) -> list[str]:
+    """Return the addresses of the pods that a policy or a rule of it names."""
+    (found,) = peer["podSelector"].items()
+    if found[0] == "matchExpressions":
+        ((key, values),) = [
+            (one["key"], one["values"]) for one in found[1] if one["operator"] == "In"
+        ]
+        return [address for address, labels in pods.items() if labels.get(key) in values]
+    return [address for address, labels in pods.items() if found[1].items() <= labels.items()]
+
+
+def _rules(policy: dict[str, Any], address: str, pods: dict[str, dict[str, str]]) -> Iterator[Rule]:
+    """Yield the rules of a policy for a pod. They have no memory, so answers need rules too."""
+    closed = _closed(policy)
+    for allowed in policy.get("egress", ()):
+        (peer,) = allowed["to"]
+        if peer.keys() == {"podSelector"}:
+            for other in _chosen(peer, pods):
+                yield from _both(address, other, allowed["ports"])
+    for allowed in policy.get("ingress", ()):
+        (peer,) = allowed["from"]
+        for other in _chosen(peer, pods):
+            yield from _both(other, address, allowed["ports"])
+    for chain, way in _CHAINS:
+        if way == "dst" or "Egress" in policy["policyTypes"]:
+            for network in closed:
+                yield (chain, "DROP", f"--ip-{way}", address, f"--ip-{_OTHER[way]}", network)
+
+
+def _closed(policy: dict[str, Any]) -> list[str]:
     """Return the networks that a policy closes. The lab has no name servers."""
-    if not egress:
-        return ("0.0.0.0/0",)
-    public, names = egress
-    ((block,), (servers,)) = public["to"], names["to"]
-    assert (public.keys(), block["ipBlock"]["cidr"]) == ({"to"}, "0.0.0.0/0")
-    assert servers["podSelector"] == {"matchLabels": {"k8s-app": "kube-dns"}}
-    return tuple(block["ipBlock"]["except"])
+    if "Egress" not in policy["policyTypes"]:
+        # Answers to what the pod asks elsewhere come from no pod.
+        return [_PODS]
+    for allowed in policy.get("egress", ()):
+        (peer,) = allowed["to"]
+        if "ipBlock" in peer:
+            assert (allowed.keys(), peer["ipBlock"]["cidr"]) == ({"to"}, "0.0.0.0/0")
+            return list(peer["ipBlock"]["except"])
+    return ["0.0.0.0/0"]
+
+
+def _both(source: str, target: str, ports: list[dict[str, Any]]) -> Iterator[Rule]:
+    ((protocol, port),) = [(one["protocol"], str(one["port"])) for one in ports]
+    assert protocol == "TCP"
+    tcp = ("--ip-proto", "tcp")
+    for chain in ("INPUT", "FORWARD", "OUTPUT"):
+        yield (chain, "ACCEPT", "--ip-src", source, "--ip-dst", target, *tcp, "--ip-dport", port)
+        yield (chain, "ACCEPT", "--ip-src", target, "--ip-dst", source, *tcp, "--ip-sport", port)
 
 
 @contextmanager

@@ -24,12 +24,12 @@ COMMAND = (
 )  # fmt: skip
 
 
-def begin(repo: Path, kubeconfig: Path, *arguments: str) -> Popen[str]:
+def begin(repo: Path, kubeconfig: Path, *arguments: str, **env: str) -> Popen[str]:
     """Start a command of `orchestrator` with a user's rights in the cluster."""
     return Popen(
         arguments, cwd=repo, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(repo.parent)}
-        | {"KUBECONFIG": str(kubeconfig)},
+        | {"KUBECONFIG": str(kubeconfig), **env},
     )  # fmt: skip
 
 

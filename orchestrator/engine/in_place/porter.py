@@ -176,6 +176,8 @@ class Porter:
     def _answer(self) -> None:
         """Answer one request of a short command, which the client's engine started."""
         connection, _ = self._socket.accept()
+        # A client that asks is there: a place whose only step serves is not abandoned.
+        self._idle_since = uptime()
         with connection, suppress(OSError):
             connection.settimeout(10)
             with connection.makefile("rb") as sent:
@@ -234,6 +236,8 @@ class Porter:
         self._runs[step.name] += 1
         if step.state != "ended":
             self._close(step)
+        if step.state == "starting":
+            self._journal.add("ended", step.name, reason=step.reason, exit_code=None)
         self._prepare(step.name)
 
     def _find(self, name: str) -> Step:

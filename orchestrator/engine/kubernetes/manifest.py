@@ -11,6 +11,7 @@ import yaml
 
 from orchestrator.engine.spec import CLOSED
 from orchestrator.errors import ConfigError
+from orchestrator.gateway.allowed_host import BROKER_PORT
 
 _BINDING = """\
 ---
@@ -61,7 +62,7 @@ def manifest(
     if subjects:
         text += _BINDING
     made = Template(text).substitute(
-        namespace=namespace, pods=pods, closed=json.dumps(_exceptions(deny))
+        namespace=namespace, pods=pods, broker=BROKER_PORT, closed=json.dumps(_exceptions(deny))
     )
     for kind, name in subjects:
         subject = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}

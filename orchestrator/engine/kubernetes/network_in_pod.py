@@ -2,7 +2,8 @@
 
 `serve PORT` accepts connections for ever. `look TARGET…` tries the targets once, besides those that
 the pod itself knows. `prove SECONDS TARGET…` tries them until none was reached three times in
-a row, for that many seconds at most. A target is `tcp:ADDRESS:PORT` or `udp:ADDRESS:PORT`.
+a row, `reach SECONDS TARGET` until it was reached, both for that many seconds at most. A target is
+`tcp:ADDRESS:PORT` or `udp:ADDRESS:PORT`.
 """
 
 import json
@@ -99,6 +100,16 @@ def prove(seconds: float, targets: list[str]) -> list[str]:
         time.sleep(max(0.0, began + _ROUND - time.monotonic()))
 
 
+def reach(seconds: float, target: str) -> list[str]:
+    """Return the target once it was reached, or an empty list."""
+    until = time.monotonic() + seconds
+    while True:
+        began = time.monotonic()
+        if (found := try_targets([target], _ROUND)) or time.monotonic() >= until:
+            return found
+        time.sleep(max(0.0, began + _ROUND - time.monotonic()))
+
+
 if __name__ == "__main__":
     verb, *words = sys.argv[1:]
     if verb == "serve":
@@ -106,6 +117,8 @@ if __name__ == "__main__":
     if verb == "look":
         words = [*cluster_targets(), *words]
         answer = {"targets": words, "reached": try_targets(words, 2.0)}
+    elif verb == "reach":
+        answer = {"reached": reach(float(words[0]), words[1])}
     else:
         answer = {"reached": prove(float(words[0]), words[1:])}
     sys.stdout.write(json.dumps(answer))

@@ -116,7 +116,7 @@ class NetworkProof:
         targets = [*known, *canary, *_METADATA, *_kubelets(node)]
         until = time.monotonic() + _PATIENCE
         while True:
-            answer = self._run(pod, container, "prove", str(_PIECE), *dict.fromkeys(targets))
+            answer = _run(pod, container, "prove", str(_PIECE), *dict.fromkeys(targets))
             if not answer["reached"]:
                 # The canary answers for the same time: a cluster without a network proves nothing.
                 self._look()
@@ -157,7 +157,7 @@ class NetworkProof:
         status = canary.status()
         own = [f"tcp:{address}:{_PORT}" for address in _addresses(status, "podIP")]
         others = [*_servers(self._cluster), *_kubelets(_addresses(status, "hostIP"))]
-        return self._run(canary, _CONTAINER, "look", *own, *others), own
+        return _run(canary, _CONTAINER, "look", *own, *others), own
 
     def _lives(self, pod: JobPod) -> bool:
         try:
@@ -179,33 +179,51 @@ class NetworkProof:
             remove_job(self._cluster, pod.job)
             raise
 
-    @patient
-    def _run(self, pod: JobPod, container: str, *words: str) -> dict[str, Any]:
-        """Run the program in a pod, and return its answer.
 
-        Raises:
-            EngineError: There is no answer.
-        """
-        try:
-            process = pod.run(container, ("python3", "-I", "-S", "-c", _program(), *words))
-        except NotRunningError as error:
-            raise EngineError("the place has ended", key="place.ended") from error
-        data = bytearray()
-        try:
-            for chunk in process.output():
-                if chunk.stream == "stdout":
-                    data += chunk.data[: _LONGEST - len(data)]
-        finally:
-            process.close()
-        with suppress(ValueError, TypeError):
-            found = json.loads(data)
-            if process.exit_code == 0 and _is_answer(found):
-                return {key: list(map(str, value)) for key, value in found.items()}
-        raise EngineError(
-            "it cannot be found out whether the cluster enforces the network policy: a pod gave no "
-            "answer",
-            key="network.unproven",
-        )
+def await_reached(pod: JobPod, container: str, target: str, waiter: Waiter) -> None:
+    """Wait until a worker's pod reaches the credential broker: a policy may be late to allow it.
+
+    Raises:
+        EngineError: It is not reached.
+        StartCancelledError: Nobody waits for it any more.
+    """
+    until = time.monotonic() + _PATIENCE
+    while not _run(pod, container, "reach", str(_PIECE), target)["reached"]:
+        if waiter.has_left():
+            raise StartCancelledError("the start was cancelled", key="start.cancelled")
+        if time.monotonic() >= until:
+            raise EngineError(
+                f"the worker's pod does not reach the credential broker ({target})",
+                key="broker.unreachable",
+                hint="apply the objects of `orchestrator kubernetes manifest` again",
+            )
+
+
+@patient
+def _run(pod: JobPod, container: str, *words: str) -> dict[str, Any]:
+    """Run the program in a pod, and return its answer.
+
+    Raises:
+        EngineError: There is no answer.
+    """
+    try:
+        process = pod.run(container, ("python3", "-I", "-S", "-c", _program(), *words))
+    except NotRunningError as error:
+        raise EngineError("the place has ended", key="place.ended") from error
+    data = bytearray()
+    try:
+        for chunk in process.output():
+            if chunk.stream == "stdout":
+                data += chunk.data[: _LONGEST - len(data)]
+    finally:
+        process.close()
+    with suppress(ValueError, TypeError):
+        found = json.loads(data)
+        if process.exit_code == 0 and _is_answer(found):
+            return {key: list(map(str, value)) for key, value in found.items()}
+    raise EngineError(
+        "it cannot be found out what a pod reaches: it gave no answer", key="network.unproven"
+    )
 
 
 def proof_job(name: str, labels: Mapping[str, str]) -> dict[str, Any]:

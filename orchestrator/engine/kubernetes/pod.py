@@ -14,15 +14,16 @@ from typing import Any
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import PLACE
 from orchestrator.engine.place import Part, PlaceSpec, Step
-from orchestrator.engine.spec import BindMount, TmpfsMount
+from orchestrator.engine.spec import BindMount, BrokerLink, TmpfsMount
 from orchestrator.errors import UnsupportedError
+from orchestrator.gateway.allowed_host import BROKER_NAME
 
 PORTER, FILES = "porter", "files"
 STATE = "/state"
 """Directory of the own files of the porter, and of the container with the files."""
 CHANNELS, USAGE, PARTS = "/channels", "/usage", "/parts"
 NETWORK = "orchestrator.network"
-"""Label of a pod by which the network policies choose it: `none` or `open`."""
+"""Label of a pod by which the network policies choose it: `none`, `open` or `broker`."""
 RUNS = 2
 """Containers per step: a step whose container was removed can run once more."""
 SERVICE_ACCOUNT = "orchestrator-worker"
@@ -114,16 +115,30 @@ def user_of(spec: PlaceSpec) -> tuple[int, int]:
 
 def network_of(spec: PlaceSpec) -> str:
     """Return the network of a place's pod, which all of its steps share."""
+    # protection: only-pod-of-broker-has-its-network
+    if any(link.broker is None for link in _links(spec)):
+        return "broker"
     egresses = [step.spec.egress for step in spec.steps if step.spec.egress is not None]
     # protection: pod-is-open-only-for-open-steps
     return "open" if any(egress.hosts is None for egress in egresses) else "none"
 
 
-def _names_by(network: str) -> dict[str, Any]:
-    """Return by which name servers a pod resolves names."""
-    if network == "open":
-        return {"dnsPolicy": "ClusterFirst"}
-    return {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"]}}
+def broker_of(spec: PlaceSpec) -> str | None:
+    """Return the address at which the steps of a place reach the broker; None without a broker."""
+    return next((link.broker for link in _links(spec)), None)
+
+
+def _links(spec: PlaceSpec) -> list[BrokerLink]:
+    return [step.spec.link for step in spec.steps if step.spec.link is not None]
+
+
+def _names_by(spec: PlaceSpec) -> dict[str, Any]:
+    """Return by what a pod resolves names."""
+    broker = broker_of(spec)
+    known = {"hostAliases": [{"ip": broker, "hostnames": [BROKER_NAME]}]} if broker else {}
+    if network_of(spec) != "none":
+        return {"dnsPolicy": "ClusterFirst", **known}
+    return {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"]}, **known}
 
 
 def porter_spec(spec: PlaceSpec) -> dict[str, object]:
@@ -207,7 +222,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
                     **hardened_pod(containers),
                     "shareProcessNamespace": False,
                     "terminationGracePeriodSeconds": _GRACE,
-                    **_names_by(network_of(spec)),
+                    **_names_by(spec),
                     "tolerations": [
                         {
                             "key": f"node.kubernetes.io/{problem}",
@@ -391,10 +406,11 @@ def check_pod(spec: PlaceSpec) -> None:
     if not all(isinstance(part.mount, BindMount) for part in spec.parts):
         raise UnsupportedError("a pod has no overlays", key="place.no-overlays")
     for step in spec.steps:
-        listed = step.spec.egress is not None and step.spec.egress.hosts is not None
-        if step.spec.own_program or step.spec.link or step.spec.runtime or listed:
+        egress = step.spec.egress
+        listed = egress is not None and (egress.hosts or egress.learn)
+        if step.spec.own_program or step.spec.runtime or listed:
             raise UnsupportedError(
-                "pods have no services, no credential broker, no allow-lists and no `runtime` yet",
+                "pods have no services, no allow-lists and no `runtime` yet",
                 key="place.step-unsupported",
                 hint="use an engine of this machine",
             )

@@ -21,12 +21,13 @@ from orchestrator.engine.kubernetes.job_pod import (
     jobs,
     remove_job,
 )
-from orchestrator.engine.kubernetes.network_proof import NetworkProof
+from orchestrator.engine.kubernetes.network_proof import NetworkProof, await_reached
 from orchestrator.engine.kubernetes.pod import (
     FILES,
     PORTER,
     RUNS,
     STATE,
+    broker_of,
     check_pod,
     files_spec,
     job,
@@ -46,6 +47,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files.bundle import bundle
 from orchestrator.files.disk_usage import DiskUse
+from orchestrator.gateway.allowed_host import BROKER_PORT
 
 _BOOT = """\
 import hashlib, json, os, sys
@@ -93,6 +95,7 @@ class PodPlace:
         check_pod(spec)
         self._cluster, self.spec, self._images = cluster, spec, images or {}
         self._parts, self._waiter, self._network = spec.parts, waiter or Waiter(), network
+        self._broker = broker_of(spec)
         self._pod = JobPod(cluster, job_name(spec))
         self._files = self._pod.calls(FILES)
 
@@ -205,6 +208,10 @@ class PodPlace:
         if self._network is not None:
             self._network.prove(self._pod, PORTER, network_of(self.spec), self._waiter)
             self._network = None
+        if self._broker is not None:
+            target = f"tcp:{self._broker}:{BROKER_PORT}"
+            await_reached(self._pod, PORTER, target, self._waiter)
+            self._broker = None
         described = self.spec.step(step)
         answer = self._pod.porter.call("state", step)
         run = answer["run"]
@@ -252,6 +259,13 @@ class PodPlace:
 
     def _step(self, name: str, run: int) -> PodStep:
         return PodStep(self._pod, name, run)
+
+    def address(self) -> str:
+        """Return the address of the pod."""
+        found = self._pod.status()["status"].get("podIP")
+        if not found:
+            raise end_of_place("its pod has no address")
+        return str(found)
 
     # What steps wrote
 

@@ -48,9 +48,11 @@ class PodStep:
         entries = self._pod.porter.journal(0)
         began = _running(self._pod.status(), PORTER)
         times: dict[str, datetime] = {}
-        for entry in entries:
-            if entry.step == self._step and began is not None:
+        run = 1
+        for entry in [entry for entry in entries if entry.step == self._step]:
+            if run == self._run and began is not None:
                 times[entry.event] = began + timedelta(seconds=entry.age)
+            run += entry.event == "ended"
         return ContainerState(started_at=times.get("started"), ended_at=times.get("ended"))
 
     def again(self) -> "PodStep | None":

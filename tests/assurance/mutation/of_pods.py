@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.assurance.mutation.protection import Protection, marked
-from tests.assurance.mutation.ways import Give, Instead, Never, Replace, Without
+from tests.assurance.mutation.ways import Give, Instead, Never, Remove, Replace, Without
 
 POD = "tests/engine/kubernetes/test_pod.py"
 CHANNEL = "tests/engine/kubernetes/test_channel.py"
@@ -15,6 +15,7 @@ MANIFEST = "tests/engine/kubernetes/test_manifest.py"
 PROOF = "tests/engine/kubernetes/test_network_proof.py"
 ENFORCEMENT = "tests/runs/test_enforcement.py"
 INCOMING = "tests/engine/in_place/test_incoming.py"
+BROKER = "tests/execution/test_broker.py"
 
 
 def pods() -> Iterator[Protection]:
@@ -79,6 +80,13 @@ def pods() -> Iterator[Protection]:
         ("policy selects pods of workers", Without("NETWORK")),
         ("pod is open only for open steps", Instead("'open'")),
         ("steps have the network of their pod", Never()),
+        ("only the pod of the broker has its network", Never()),
+    )
+    yield from marked((REFUSALS,), ("pods of workers prove the policy", Instead("None")))
+    yield from marked(
+        (BROKER,),
+        ("grant is for address of workers place", Instead("'10.0.0.9'")),
+        ("earlier address of worker is withdrawn", Remove()),
     )
     yield from marked(
         (POD,),

@@ -303,6 +303,17 @@ def test_place_that_nobody_collects_ends_itself(open_place: Open) -> None:
     assert time.monotonic() - begun >= 1.0
 
 
+def test_place_that_only_serves_lives_while_a_client_asks(open_place: Open) -> None:
+    place = open_place({"agent": {"serves": True}}, collect_within=2.0)
+    place.start("agent")
+    place.order("agent", "sleep", "300")
+    until = time.monotonic() + 5.0
+    while time.monotonic() < until:
+        assert place.ask("state", "agent")["state"] in ("starting", "running")
+        time.sleep(0.2)
+    assert place.porter.wait(60) == 3
+
+
 def test_released_place_ends(open_place: Open) -> None:
     place = open_place()
     assert place.ask("release") == {}

@@ -15,8 +15,9 @@ from orchestrator.engine.kubernetes.manifest import manifest
 from orchestrator.engine.kubernetes.pod import check_pod, job, job_name, selectable
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.place import Part, PlaceSpec, Start, Step, StepLimits
-from orchestrator.engine.spec import BindMount, ContainerSpec, Egress, TmpfsMount
+from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import UnsupportedError
+from orchestrator.gateway.allowed_host import BROKER_PORT
 from tests.support.errors import raises
 
 STEP = ContainerSpec(
@@ -46,13 +47,23 @@ def spec(**rest: Any) -> PlaceSpec:
     return replace(described, **rest)
 
 
+WORKERS = BrokerLink(broker="10.0.0.7")
+
+
+def linked(link: BrokerLink | None) -> PlaceSpec:
+    """Return a place whose agent has a connection to the broker, or is the broker."""
+    agent, *others = spec().steps
+    return spec(steps=(replace(agent, spec=replace(agent.spec, link=link)), *others))
+
+
 def containers(described: dict[str, Any]) -> Iterator[dict[str, Any]]:
     pod = described["spec"]["template"]["spec"]
     yield from (*pod["initContainers"], *pod["containers"])
 
 
-def test_job_has_only_fields_that_the_api_has() -> None:
-    described = job(spec(), frozenset({"git"}), images={})
+@pytest.mark.parametrize("link", [None, WORKERS, BrokerLink()], ids=["none", "linked", "broker"])
+def test_job_has_only_fields_that_the_api_has(link: BrokerLink | None) -> None:
+    described = job(linked(link), frozenset({"git"}), images={})
     api = client.ApiClient(client.Configuration())
     made = api.deserialize(json.dumps(described), "V1Job", "application/json")
     assert api.sanitize_for_serialization(made) == described
@@ -89,24 +100,48 @@ def policy_of(described: PlaceSpec) -> dict[str, Any]:
     return dict(policy)
 
 
-def test_network_of_the_steps_chooses_the_policy_of_the_pod() -> None:
-    assert policy_of(spec()) == {
+TO_BROKER = {
+    "to": [{"podSelector": {"matchLabels": {"orchestrator.network": "broker"}}}],
+    "ports": [{"protocol": "TCP", "port": BROKER_PORT}],
+}
+
+
+@pytest.mark.parametrize("link", [None, WORKERS], ids=["alone", "linked"])
+def test_network_of_the_steps_chooses_the_policy_of_the_pod(link: BrokerLink | None) -> None:
+    assert policy_of(linked(link)) == {
         "podSelector": {"matchLabels": {"orchestrator.network": "none"}},
         "policyTypes": ["Ingress", "Egress"],
+        "egress": [TO_BROKER],
     }
     opened = policy_of(spec(steps=(*OPEN, *spec().steps[1:])))
     assert opened["podSelector"] == {"matchLabels": {"orchestrator.network": "open"}}
     assert opened["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in opened
+    assert TO_BROKER in opened["egress"]
 
 
-def test_only_pods_with_an_open_network_resolve_names() -> None:
-    pods = [
-        job(found, frozenset(), images={})["spec"]["template"]["spec"]
-        for found in (spec(), spec(steps=OPEN))
-    ]
-    assert (pods[0]["dnsPolicy"], pods[0]["dnsConfig"]) == ("None", {"nameservers": ["127.0.0.1"]})
-    assert (pods[1]["dnsPolicy"], pods[1].get("dnsConfig")) == ("ClusterFirst", None)
+def test_only_pods_of_workers_reach_the_pod_of_the_broker_at_one_port() -> None:
+    networks = [{"key": "orchestrator.network", "operator": "In", "values": ["none", "open"]}]
+    peers = [{"podSelector": {"matchExpressions": networks}}]
+    assert policy_of(linked(BrokerLink())) == {
+        "podSelector": {"matchLabels": {"orchestrator.network": "broker"}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": peers, "ports": TO_BROKER["ports"]}],
+    }
+
+
+def test_only_pods_with_a_network_resolve_names() -> None:
+    aliases = [{"ip": "10.0.0.7", "hostnames": ["broker.internal"]}]
+    closed, opened = ("None", {"nameservers": ["127.0.0.1"]}), ("ClusterFirst", None)
+    for found, names, known in (
+        (spec(), closed, None),
+        (linked(WORKERS), closed, aliases),
+        (spec(steps=OPEN), opened, None),
+        (linked(BrokerLink()), opened, None),
+    ):
+        pod = job(found, frozenset(), images={})["spec"]["template"]["spec"]
+        assert (pod["dnsPolicy"], pod.get("dnsConfig")) == names
+        assert pod.get("hostAliases") == known
 
 
 @pytest.mark.parametrize("network", ["open", "another"])

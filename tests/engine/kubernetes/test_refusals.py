@@ -11,8 +11,12 @@ import pytest
 from orchestrator.engine import load_engine
 from orchestrator.engine.egress import check_gateways, worker_egress
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
+from orchestrator.engine.kubernetes.pod_place import PodPlace
+from orchestrator.engine.place import PlaceSpec
+from orchestrator.engine.spec import BrokerLink
 from orchestrator.errors import UnsupportedError
 from orchestrator.worker.place import check_place_network, check_transfer
+from tests.engine.kubernetes.test_pod import OPEN, WORKERS, linked, spec
 from tests.support.errors import raises
 from tests.support.settings import load
 
@@ -77,7 +81,7 @@ def check(engine: KubernetesEngine, top: Path, **settings: object) -> None:
 @pytest.mark.parametrize(
     ("key", "settings"),
     [
-        ("engine.unsupported", {"network": "none", "keys": "broker"}),
+        ("engine.unsupported", {"keys": "broker", "network": "allowlist", "allow": ("a.example",)}),
         ("engine.ports-elsewhere", {"network": "none", "ports": "3000"}),
         ("engine.unsupported", {"network": "learn"}),
         ("engine.unsupported", {"network": "allowlist", "allow": ("example.com",)}),
@@ -105,4 +109,21 @@ def test_pods_can_have_no_network_or_an_open_one(engine: KubernetesEngine, tmp_p
     check(engine, tmp_path, network="open", check_network="open", **stages)
     check(engine, tmp_path, network="open", setup_network="none")
     check(engine, tmp_path, network="open", allow=("9.9.9.9:53",), api_base="http://9.9.9.9/v1")
+    for network in ("none", "open"):
+        check(engine, tmp_path, network=network, keys="broker", api_base="http://10.1.2.3/v1")
     assert engine.create_network("x", {}) == "open"
+
+
+def test_every_pod_but_the_brokers_proves_the_policy(
+    engine: KubernetesEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def proof(spec: PlaceSpec) -> object:
+        place = engine.open_place(spec)
+        assert isinstance(place, PodPlace)
+        return place._network
+
+    assert proof(linked(None)) is None
+    monkeypatch.setattr(engine, "_is_proven", True)
+    for place in (linked(None), linked(WORKERS), spec(steps=OPEN)):
+        assert proof(place) is engine._network
+    assert proof(linked(BrokerLink())) is None
