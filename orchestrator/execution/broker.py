@@ -10,11 +10,11 @@ from pathlib import Path
 
 from orchestrator.broker.grant import Grant
 from orchestrator.broker.ledger import Spent, read_ledger
-from orchestrator.engine.place import Place, Start
+from orchestrator.engine.place import AddressedPlace, Place, Start
 from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import BrokerLink
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
-from orchestrator.execution.broker_address import BrokerNetwork, address_of
+from orchestrator.execution.broker_address import BrokerNetwork
 from orchestrator.execution.sidecar import Sidecar
 from orchestrator.state.secret_files import remove_grant, write_grant
 from orchestrator.text.redact import Redactor
@@ -169,7 +169,7 @@ class RunBroker:
             if self._plan.reopen is None:
                 raise
         # What the workers know is the address of the place that is lost.
-        self._cut_off |= set(granted_workers(self._files.memory))
+        self._cut_off |= set(grant_files(self._files.memory))
         with suppress(OrchestratorError):
             self._place.remove()
         self._place = self._plan.reopen()
@@ -273,7 +273,7 @@ class RunBroker:
         self._cut_off.discard(worker)
 
     def _withdraw(self, worker: int) -> None:
-        for path in granted_workers(self._files.memory).get(worker, ()):
+        for path in grant_files(self._files.memory).get(worker, ()):
             remove_grant(self._files.memory, path)
 
     def _refresh(self) -> None:
@@ -324,7 +324,18 @@ class RunBroker:
         return None if ended is None else f"the credential broker {ended}"
 
 
-def granted_workers(memory: Path) -> dict[int, list[str]]:
+def address_of(place: Place) -> str:
+    """Return the address of a place that has one of its own.
+
+    Raises:
+        EngineError: It has none, or the engine does not answer.
+    """
+    if not isinstance(place, AddressedPlace):
+        raise EngineError("a place has no address of its own", key="place.no-address")
+    return place.address()
+
+
+def grant_files(memory: Path) -> dict[int, list[str]]:
     """Return the names of the files with grants, by the numbers of the workers."""
     found: dict[int, list[str]] = {}
     for path in memory.glob("*.json"):

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from orchestrator.engine.place import AddressedPlace, Place
-from orchestrator.errors import EngineError
 from orchestrator.files.atomic import write_private
 
 _PLACE = "broker.json"
@@ -33,17 +31,6 @@ class BrokerNetwork:
     def address_of(self, index: int) -> str:
         """Return the IP address of a worker; the first one has the index 0."""
         return str(self.subnet[_OWN + 1 + index])
-
-
-def address_of(place: Place) -> str:
-    """Return the address of a place that has one of its own.
-
-    Raises:
-        EngineError: It has none, or the engine does not answer.
-    """
-    if not isinstance(place, AddressedPlace):
-        raise EngineError("a place has no address of its own", key="place.no-address")
-    return place.address()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,12 +17,12 @@ from orchestrator.execution.broker import (
     BrokerFiles,
     BrokerPlan,
     RunBroker,
-    granted_workers,
+    address_of,
+    grant_files,
 )
 from orchestrator.execution.broker_address import (
     BrokerNetwork,
     NotedPlace,
-    address_of,
     note_network,
     note_place,
     read_network,
@@ -104,7 +104,7 @@ def start_broker(
         except PlaceLostError:
             place = reopen()
         if noted.address not in ("", address_of(place)):
-            cut_off = frozenset(granted_workers(memory))
+            cut_off = frozenset(grant_files(memory))
     found = _running(run, place)
     program = ("/opt/broker/bin/python3", "-I", "-c", bundle(_PROGRAM))
     plan = BrokerPlan(

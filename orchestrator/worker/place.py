@@ -125,8 +125,8 @@ def check_place_network(
         raise UnsupportedError(
             f"with the engine `{engine.name}`, workers cannot have {', '.join(refused)} yet",
             key="engine.unsupported",
-            hint="use `--network open`, or `--network none` (with `--keys broker` for a model's API), "
-            "and leave the others out; or use an engine of this machine",
+            hint="use `--network none` with `--keys broker` for models, or `--network open`; "
+            "or use an engine of this machine",
         )
     stages = {"task": access.task.network}
     stages |= {"setup": access.setup.network} if config.project.setup else {}

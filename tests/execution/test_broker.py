@@ -13,8 +13,8 @@ from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.place import PlaceSpec, Start
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk
 from orchestrator.errors import PlaceLostError
-from orchestrator.execution.broker import BrokerFiles, BrokerPlan, RunBroker
-from orchestrator.execution.broker_address import NotedPlace, address_of, note_place, read_place
+from orchestrator.execution.broker import BrokerFiles, BrokerPlan, RunBroker, address_of
+from orchestrator.execution.broker_address import NotedPlace, note_place, read_place
 from orchestrator.text.redact import Redactor
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine

@@ -15,7 +15,7 @@ from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
 from orchestrator.engine.kubernetes.diagnosis import diagnose
 from orchestrator.engine.kubernetes.job_pod import JobPod, jobs, remove_job
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
-from orchestrator.engine.kubernetes.pod import network_of
+from orchestrator.engine.kubernetes.pod_network import network_of
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.place import Place, PlaceSpec, Waiter

@@ -21,7 +21,6 @@ from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.kubernetes.cluster import Cluster, patient
 from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_running, remove_job
 from orchestrator.engine.kubernetes.pod import (
-    NETWORK,
     PORTER_USER,
     hardened_pod,
     literal,
@@ -29,6 +28,7 @@ from orchestrator.engine.kubernetes.pod import (
     security,
     selectable,
 )
+from orchestrator.engine.kubernetes.pod_network import NETWORK
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
 from orchestrator.engine.place import Waiter
 from orchestrator.errors import EngineError, NotRunningError, StartCancelledError

@@ -12,18 +12,16 @@ from importlib.resources import files
 from typing import Any
 
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.kubernetes.pod_network import NETWORK, names_by, network_of
 from orchestrator.engine.labels import PLACE
 from orchestrator.engine.place import Part, PlaceSpec, Step
-from orchestrator.engine.spec import BindMount, BrokerLink, TmpfsMount
+from orchestrator.engine.spec import BindMount, TmpfsMount
 from orchestrator.errors import UnsupportedError
-from orchestrator.gateway.allowed_host import BROKER_NAME
 
 PORTER, FILES = "porter", "files"
 STATE = "/state"
 """Directory of the own files of the porter, and of the container with the files."""
 CHANNELS, USAGE, PARTS = "/channels", "/usage", "/parts"
-NETWORK = "orchestrator.network"
-"""Label of a pod by which the network policies choose it: `none`, `open` or `broker`."""
 RUNS = 2
 """Containers per step: a step whose container was removed can run once more."""
 SERVICE_ACCOUNT = "orchestrator-worker"
@@ -113,34 +111,6 @@ def user_of(spec: PlaceSpec) -> tuple[int, int]:
     return int(user), int(group or user)
 
 
-def network_of(spec: PlaceSpec) -> str:
-    """Return the network of a place's pod, which all of its steps share."""
-    # protection: only-pod-of-broker-has-its-network
-    if any(link.broker is None for link in _links(spec)):
-        return "broker"
-    egresses = [step.spec.egress for step in spec.steps if step.spec.egress is not None]
-    # protection: pod-is-open-only-for-open-steps
-    return "open" if any(egress.hosts is None for egress in egresses) else "none"
-
-
-def broker_of(spec: PlaceSpec) -> str | None:
-    """Return the address at which the steps of a place reach the broker; None without a broker."""
-    return next((link.broker for link in _links(spec)), None)
-
-
-def _links(spec: PlaceSpec) -> list[BrokerLink]:
-    return [step.spec.link for step in spec.steps if step.spec.link is not None]
-
-
-def _names_by(spec: PlaceSpec) -> dict[str, Any]:
-    """Return by what a pod resolves names."""
-    broker = broker_of(spec)
-    known = {"hostAliases": [{"ip": broker, "hostnames": [BROKER_NAME]}]} if broker else {}
-    if network_of(spec) != "none":
-        return {"dnsPolicy": "ClusterFirst", **known}
-    return {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"]}, **known}
-
-
 def porter_spec(spec: PlaceSpec) -> dict[str, object]:
     """Return what the porter knows of a place."""
     steps = {}
@@ -222,7 +192,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
                     **hardened_pod(containers),
                     "shareProcessNamespace": False,
                     "terminationGracePeriodSeconds": _GRACE,
-                    **_names_by(spec),
+                    **names_by(spec),
                     "tolerations": [
                         {
                             "key": f"node.kubernetes.io/{problem}",

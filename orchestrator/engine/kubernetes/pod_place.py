@@ -27,14 +27,13 @@ from orchestrator.engine.kubernetes.pod import (
     PORTER,
     RUNS,
     STATE,
-    broker_of,
     check_pod,
     files_spec,
     job,
     job_name,
-    network_of,
     porter_spec,
 )
+from orchestrator.engine.kubernetes.pod_network import broker_of, network_of
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.labels import PLACE
 from orchestrator.engine.part_files import archive_of, described, is_file, source_of, take_part

@@ -17,7 +17,7 @@ from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.place import Part, PlaceSpec, Start, Step, StepLimits
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import UnsupportedError
-from orchestrator.gateway.allowed_host import BROKER_PORT
+from orchestrator.gateway.allowed_host import BROKER_PORT, AllowedHost
 from tests.support.errors import raises
 
 STEP = ContainerSpec(
@@ -200,8 +200,11 @@ def test_steps_never_run_as_root_or_as_the_porter(user: str) -> None:
 
 
 def test_services_and_runtimes_are_refused() -> None:
-    listed = Egress(image="", hosts=())
-    for change in ({"own_program": True}, {"runtime": "runsc"}, {"egress": listed}):
+    listed = Egress(image="", hosts=(AllowedHost(name="a.example"),))
+    learns = Egress(image="", hosts=(), learn=True)
+    for change in (
+        {"own_program": True}, {"runtime": "runsc"}, {"egress": listed}, {"egress": learns}
+    ):  # fmt: skip
         with pytest.raises(UnsupportedError):
             check_pod(spec(steps=(Step(name="agent", spec=replace(STEP, **change)),)))
 
