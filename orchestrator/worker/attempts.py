@@ -17,8 +17,11 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
+from orchestrator.agents.base import AgentOutcome, AgentOutput
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError, OrchestratorError, PlaceLostError
 from orchestrator.events import Notice, TurnDone, TurnStarted, WorkerRetrying
+from orchestrator.execution.output import log_files
 from orchestrator.git.repository import ATTEMPTS
 from orchestrator.git.worktree import clear_place, open_worktree
 from orchestrator.results import Reason, WorkerResult
@@ -32,6 +35,7 @@ from orchestrator.state.turns import (
     turn_after,
 )
 from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.grants import read_spending, with_measured
 from orchestrator.worker.lifecycle import run_worker
 from orchestrator.worker.prepare import show_worktree
 from orchestrator.worker.result_builder import (
@@ -141,12 +145,22 @@ def _lose(
     with suppress(OrchestratorError):
         for left in engine.leftovers(worker.labels(role="worker")):
             engine.remove(left)
-    result = result_of_loss(worker, error)
+    result = result_of_loss(worker, error, _cost_of(worker))
     before = _of_turn(worker, earlier)
     # protection: lost-attempt-is-made-again-once
     if any(known.restarts for known in before) or worker.cancel.stop_asked:
         return result
     return result.model_copy(update={"restarts": int(error.restarts)})
+
+
+def _cost_of(worker: WorkerContext) -> AgentOutcome | None:
+    """Return what an attempt reported before its place was lost; None if it never began."""
+    stdout, stderr = log_files(worker.directory)
+    if not stdout.exists():
+        return None
+    ended = ExitStatus(exit_code=137, oom_killed=False)
+    outcome = worker.agent.outcome(AgentOutput(stdout=stdout, stderr=stderr), ended)
+    return with_measured(outcome, read_spending(worker))
 
 
 def _tell_begin(worker: WorkerContext) -> None:

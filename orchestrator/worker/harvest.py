@@ -83,8 +83,8 @@ def harvest_worker(
     notes = (*notes, *take_session(worker, workspace, place))
     harvested = replace(harvested, notes=(*harvested.notes, *notes))
     if harvested.refused is not None:
-        take_refused(request)
-        verdict = _verdict_of_refusal(verdict, harvested, workspace)
+        left_out = take_refused(request)
+        verdict = _verdict_of_refusal(verdict, harvested, workspace, left_out)
         harvested = _show_tip(worker, workspace, harvested)
         return _with_leaks(worker, harvested), _check_filters(worker, verdict, harvested.tip)
     with meanwhile(partial(discard_scratch, request, harvested)):
@@ -92,8 +92,11 @@ def harvest_worker(
     return _with_leaks(worker, harvested), _check_filters(worker, verdict, harvested.tip)
 
 
-def take_refused(request: HarvestRequest) -> None:
+def take_refused(request: HarvestRequest) -> int:
     """Take the files of refused work out of the place, to where the result says they are.
+
+    Returns:
+        The number of files that were left out: they are not regular, or too large for the limits.
 
     Raises:
         UnfinishedError: They could not be taken; a resumed run tries again.
@@ -101,8 +104,10 @@ def take_refused(request: HarvestRequest) -> None:
     store, place = request.workspace.store, request.place
     given = disk_use((store.copy, store.git), most_files=_MOST_FILES).size
     try:
-        for part, into in ((TREE, store.copy), (GIT, store.git)):
-            place.take(part, into, limit=given + request.room)
+        return sum(
+            place.take(part, into, limit=given + request.room, partial=True)
+            for part, into in ((TREE, store.copy), (GIT, store.git))
+        )
     except (EngineError, OSError) as error:
         raise UnfinishedError(
             f"the worker's refused work could not be kept: {error}", key="work.uncollected"
@@ -126,9 +131,13 @@ def _check_filters(worker: WorkerContext, verdict: Verdict, tip: str) -> Verdict
     return Verdict(Status.PARTIAL, Reason.UNFILTERED, said)
 
 
-def _verdict_of_refusal(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:
+def _verdict_of_refusal(
+    verdict: Verdict, harvested: Harvested, workspace: Workspace, left_out: int
+) -> Verdict:
     """Return the verdict with a message why work was refused, and where the worker's files are."""
     said = f"{harvested.refused}; all files of the worker are kept in {workspace.store.root}"
+    if left_out:
+        said += f", but for {left_out} that are not regular or do not fit its limits"
     if verdict.status is not Status.SUCCESS:
         return verdict.with_note(said)
     partly = harvested.tip != workspace.start or harvested.kept_refs

@@ -162,9 +162,10 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     if status.exit_code in _ENDED and not status.oom_killed:
         return EngineError("the container that packs worker files was killed", key="packing.killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    refused = HarvestRefusedError(
-        f"packing the worker's work failed: {output_line(redactor.text(last))}", key="work.unpacked"
-    )
+    why = output_line(redactor.text(last))
+    if status.oom_killed:
+        why = "it needed more memory than its limit"
+    refused = HarvestRefusedError(f"packing the worker's work failed: {why}", key="work.unpacked")
     return disk_full(last) or refused
 
 

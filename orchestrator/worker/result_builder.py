@@ -141,12 +141,18 @@ def result_of_failure(
     return result.model_copy(update={"turns": own_turns(worker, result)})
 
 
-def result_of_loss(worker: WorkerContext, error: PlaceLostError) -> WorkerResult:
-    """Return the result of an attempt whose place is gone."""
+def result_of_loss(
+    worker: WorkerContext, error: PlaceLostError, outcome: AgentOutcome | None
+) -> WorkerResult:
+    """Return the result of an attempt whose place is gone, with what it had spent until then."""
     reason = Reason.DISK if error.key == "place.disk" else Reason.ENGINE_ERROR
     result, launched = result_of_failure(worker, reason, error.message), worker.checkpoints.launch()
     duration = 0.0 if launched is None else round(launched.age or 0.0, 3)
-    return result.model_copy(update={"log": str(worker.directory), "duration": duration})
+    update = {"log": str(worker.directory), "duration": duration}
+    if outcome is not None:
+        cost = outcome.cost
+        update |= {"cost": cost or 0.0, "cost_known": cost is not None, "tokens": outcome.tokens}
+    return result.model_copy(update=update)
 
 
 def result_of_skip(worker: WorkerContext, reason: Reason | None, message: str) -> WorkerResult:

@@ -170,6 +170,25 @@ class TestLostPlaces:
         (worker,), _ = watched(repo, local_engine, flaky(tally, failures=2), retries=1)
         assert (worker.status, worker.attempts, worker.restarts) == (Status.SUCCESS, 3, 1)
 
+    def test_cost_of_a_lost_attempt_counts(
+        self, repo: Path, local_engine: LocalEngine, tally: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lose(monkeypatch, times=1)
+        report = f"""echo "budget $ORCHESTRATOR_BUDGET"; {reporting(cost=0.4)};"""
+        task = flaky(tally, failures=0, rest=report)
+        (worker,), _ = watched(repo, local_engine, task, budget_per_worker=1.0)
+        assert (worker.status, worker.restarts, worker.cost) == (Status.SUCCESS, 1, 0.8)
+        assert "budget 0.6\n" in (Path(worker.log) / "stdout.log").read_text()
+
+    def test_attempt_without_a_budget_for_it_is_not_made_again(
+        self, repo: Path, local_engine: LocalEngine, tally: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lose(monkeypatch, times=1)
+        task = flaky(tally, failures=0, rest=f"{reporting(cost=1.2)};")
+        (worker,), _ = watched(repo, local_engine, task, budget_per_worker=1.0)
+        assert (worker.status, worker.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
+        assert (worker.attempts, count(tally)) == (1, 1)
+
     def test_attempt_that_is_to_blame_is_not_made_again(
         self, repo: Path, local_engine: LocalEngine, tally: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -1,6 +1,7 @@
 """Tests of the checks of a worker's commit, with real git and processes as containers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from orchestrator.config.container import Isolation
 from orchestrator.config.project import Check, Project
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import BindMount
+from orchestrator.errors import PlaceLostError
 from orchestrator.events import Event, WorkerStage
 from orchestrator.execution.output import findings_file
 from orchestrator.execution.verdict import Verdict, judge_checks
@@ -179,6 +181,35 @@ def test_finished_checks_are_not_repeated_after_a_resume(
     assert [one.passed for one in worker.checks] == [True, False]
     assert counts.read_text().split() == ["one", "two"]
     assert not run_directory(repo).worker(1).joinpath("checked").exists()
+
+
+@pytest.mark.parametrize(("times", "passed"), [(1, [True, True]), (2, [True, False])])
+def test_lost_place_of_checks_is_replaced_once(
+    repo: Path,
+    local_engine: LocalEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    passed: list[bool],
+) -> None:
+    real, lost = worker_checks._take_findings, []
+
+    def take(place: Any, job: Any, into: Path) -> str | None:
+        if job.name == "check-2" and len(lost) < times:
+            lost.append(place)
+            raise PlaceLostError("its node is gone", key="place.lost", restarts=True)
+        return real(place, job, into)
+
+    monkeypatch.setattr(worker_checks, "_take_findings", take)
+    ran = tmp_path / "ran"
+    (worker,) = shell_run(
+        repo, local_engine, "echo new > new.txt",
+        checks=checks(f"echo 1 >> {ran}", f"echo 2 >> {ran}"),
+    ).results  # fmt: skip
+    assert ([one.passed for one in worker.checks], len(set(lost))) == (passed, times)
+    # A check that has ended is not repeated.
+    assert ran.read_text() == "1\n2\n2\n"
+    assert (worker.attempts, worker.restarts) == (1, 0)
 
 
 def test_cancel_during_checks_keeps_the_work(repo: Path, local_engine: LocalEngine) -> None:

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engine.host_place import HostPlace
+from orchestrator.engine.place import GIT, TREE
+from orchestrator.engine.protocol import ExitStatus
+from orchestrator.errors import EngineError
+from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.text.redact import Redactor
 from orchestrator.worker import pack as packing
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -257,6 +263,34 @@ def test_deletion_of_all_files_is_harvested(home_from, repo: Path) -> None:
     worker = home_from("rm -rf ./* .git")
     assert worker.files_modified == ["a.txt", "src/app.py"]
     assert git(repo, "ls-tree", "-r", worker.branch) == ""
+
+
+def test_refused_work_that_does_not_fit_is_kept_in_part(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(_: object, part: str, into: Path, *, limit: int, partial: bool = False) -> int:  # noqa: ARG001
+        if part in (TREE, GIT) and not partial:
+            raise EngineError("there are more than 10 bytes", key="place.transfer")
+        return 2 if part == TREE else 0
+
+    monkeypatch.setattr(HostPlace, "take", take)
+    other = git(repo, "rev-parse", "HEAD~1")
+    moves = f"env -C {repo} {ALONE[4:]}git update-ref refs/heads/architect/parallel-1 {other}"
+    (worker,) = shell_run(repo, local_engine, f"echo work > work.txt; {moves}").results
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.HARVEST_REFUSED)
+    assert "but for 2 that are not regular or do not fit" in (worker.message or "")
+
+
+def test_packing_that_lacked_memory_is_refused_with_this_reason() -> None:
+    class Ended:
+        def wait(self, timeout: float) -> ExitStatus:  # noqa: ARG002
+            return ExitStatus(exit_code=137, oom_killed=True)
+
+    failure = packing._failure(Redactor(), Ended(), b"some output")  # type: ignore[arg-type]
+    assert isinstance(failure, HarvestRefusedError)
+    assert str(failure) == (
+        "packing the worker's work failed: it needed more memory than its limit"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -1,7 +1,8 @@
 """The pod of a Job: what the cluster records of it, and commands in its containers."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -115,6 +116,22 @@ class JobPod:
         self.check(found)
         return found
 
+    @contextmanager
+    def losses(self) -> Iterator[None]:
+        """Let an error of a block be the loss of the pod, if the cluster takes the pod away.
+
+        Raises:
+            PlaceLostError: That is why the block failed.
+        """
+        try:
+            yield
+        except (EngineUnavailableError, PlaceLostError):
+            raise
+        except EngineError:
+            if self.is_known:
+                self.status()
+            raise
+
     def check(self, pod: Mapping[str, Any]) -> None:
         """Check that a pod of the Job has not been taken away from it.
 
@@ -165,8 +182,11 @@ class JobPod:
             return self.run(container, _TALK)
         except NotRunningError as error:
             found = self.status()
-            phase = found["status"].get("phase")
-            if phase in ENDED or "terminated" in state_of(found, container):
+            ended = state_of(found, container).get("terminated")
+            if (ended or {}).get("reason") == "OOMKilled":
+                why = f"its program `{container}` in the pod was out of memory"
+                raise end_of_place(why) from error
+            if ended is not None or found["status"].get("phase") in ENDED:
                 raise end_of_place() from error
             # The node may be a moment behind.
             raise EngineUnavailableError(error.message, key="cluster.unreachable") from error

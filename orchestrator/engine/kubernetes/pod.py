@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.kubernetes.pod_network import NETWORK, names_by, network_of
-from orchestrator.engine.labels import PLACE
+from orchestrator.engine.labels import PLACE, RUN
 from orchestrator.engine.place import Part, PlaceSpec, Step
 from orchestrator.engine.spec import BindMount, TmpfsMount
 from orchestrator.errors import UnsupportedError
@@ -201,6 +201,15 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
                             "tolerationSeconds": _LOST_NODE,
                         }
                         for problem in ("not-ready", "unreachable")
+                    ],
+                    # The loss of one node then costs as few workers of a run as possible.
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": "kubernetes.io/hostname",
+                            "whenUnsatisfiable": "ScheduleAnyway",
+                            "labelSelector": {"matchLabels": {RUN: labels.get(RUN, "")}},
+                        }
                     ],
                     "initContainers": list(_tools(spec, single, images)),
                     "volumes": list(_volumes(spec)),

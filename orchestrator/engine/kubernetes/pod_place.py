@@ -100,6 +100,10 @@ class PodPlace:
 
     def put(self, parts: Sequence[Part]) -> None:
         """Send the files of parts that are new or have changed; create the pod if necessary."""
+        with self._pod.losses():
+            self._put(parts)
+
+    def _put(self, parts: Sequence[Part]) -> None:
         self._parts = tuple(parts)
         if not self._pod.is_known:
             single = frozenset(part.name for part in parts if _is_single(part))
@@ -198,6 +202,10 @@ class PodPlace:
 
     def order(self, step: str, start: Start) -> PodStep:
         """Give a step its command, which begins when the returned container is started."""
+        with self._pod.losses():
+            return self._give(step, start)
+
+    def _give(self, step: str, start: Start) -> PodStep:
         # protection: steps-have-network-of-their-pod
         if start.network not in ("none", network_of(self.spec)) or start.network_of or start.ports:
             raise UnsupportedError(

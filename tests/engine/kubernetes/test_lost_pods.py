@@ -17,7 +17,7 @@ from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.place import PlaceSpec, Step
 from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineUnavailableError, PlaceLostError
+from orchestrator.errors import EngineError, EngineUnavailableError, PlaceLostError
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.process
@@ -219,6 +219,25 @@ def test_place_is_never_opened_in_another_pod(
     assert not [path for _, path in api.asked if path.endswith("/exec")]
 
 
+@pytest.mark.parametrize("leaving", [True, False])
+def test_pod_that_is_taken_away_while_it_is_prepared_is_lost(
+    api: Api, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, leaving: bool
+) -> None:
+    def run(*_: object) -> None:
+        raise EngineError("no command", key="cluster.command-refused")
+
+    monkeypatch.setattr(JobPod, "run", run)
+    containers = [{"name": name, "state": {"running": {}}} for name in ("porter", "files")]
+    api.answers |= {
+        PODS: {"items": [pod(containerStatuses=containers)]},
+        f"{PODS}/pod": pod(leaving=leaving),
+        JOBS: JOB,
+        f"{JOBS}/job": JOB,
+    }
+    with raises("place.lost" if leaving else "cluster.command-refused"):
+        place(cluster).put(())
+
+
 def test_handle_of_a_step_is_that_of_its_pod(
     api: Api, kubeconfig: Path, step: PodStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +292,14 @@ def test_missing_right_is_an_error_at_once(api: Api, step: PodStep) -> None:
     api.forbids, api.allowed = True, "/readyz"
     with raises("cluster.refused"):
         step.wait(0)
+
+
+def test_end_of_the_porter_is_told_with_its_reason(api: Api, step: PodStep) -> None:
+    died = ended("porter", exitCode=137, reason="OOMKilled")
+    api.answers |= {f"{PODS}/pod": pod(containerStatuses=[died]), f"{JOBS}/job": JOB}
+    with raises("place.ended") as caught:
+        step._pod._talk("porter")
+    assert "`porter` in the pod was out of memory" in caught.value.message
 
 
 def test_pod_that_cannot_be_reached_is_lost_only_if_the_cluster_says_so(

@@ -69,6 +69,16 @@ def test_job_has_only_fields_that_the_api_has(link: BrokerLink | None) -> None:
     assert api.sanitize_for_serialization(made) == described
 
 
+def test_pods_of_a_run_are_spread_over_nodes() -> None:
+    described = job(spec(), frozenset(), images={})["spec"]["template"]
+    (spread,) = described["spec"]["topologySpreadConstraints"]
+    chosen = spread["labelSelector"]["matchLabels"]
+    assert chosen
+    assert chosen.items() <= described["metadata"]["labels"].items()
+    # One node with room is enough.
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+
+
 def test_every_container_is_hardened() -> None:
     for container in containers(job(spec(), frozenset(), images={})):
         context = container["securityContext"]
