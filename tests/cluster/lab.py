@@ -193,6 +193,31 @@ class Lab:
         self.unplug(node)
         _kill_all(lambda: self._processes(node))
 
+    def want_memory(self, node: int, wanted: str | None) -> None:
+        """Start the node's kubelet again: if less memory than that is free, it evicts pods."""
+        pid = int((self.directory / f"kubelet{node}.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        self._until("the kubelet has ended", lambda: _has_ended(pid))
+        self._start_kubelet(node, wanted)
+
+    def limit_memory(self, container: str, size: int | None = None) -> None:
+        """Limit the memory of a container, by its id in the cluster; by default to what it uses."""
+        (group,) = (
+            group
+            for name in map(self._name, self.nodes)
+            for top in (_CGROUPS, _CGROUPS / "memory")
+            for group in top.glob(f"{name}/**/{container.rpartition('/')[2]}")
+        )
+        is_old = (group / "memory.limit_in_bytes").exists()
+        limit, use = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            if is_old
+            else ("memory.max", "memory.current")
+        )
+        # The kernel refuses less than what cannot be freed.
+        with contextlib.suppress(OSError):
+            (group / limit).write_text(str(size or int((group / use).read_text())))
+
     def stop_api_server(self) -> None:
         """Kill the API server with -9."""
         pid = int((self.directory / "kube-apiserver.pid").read_text())
@@ -234,8 +259,7 @@ class Lab:
     def start_node(self, node: int, archive: Path | None = None) -> None:
         """Start the node's containerd and kubelet, and import the images of `archive`."""
         n = self.directory / f"n{node}"
-        values = {"n": n, "node": node, "address": f"{_NETWORK}.{node}"}
-        values["pause"] = self._pause
+        values = {"n": n, "node": node, "pause": self._pause}
         for name in ("pods", "containers", "cni", "networks", "netns", "run"):
             (n / name).mkdir(parents=True, exist_ok=True)
         for directory in self._cgroups(node):
@@ -244,8 +268,6 @@ class Lab:
         (n / "containerd.toml").write_text(
             _CONTAINERD_SETTINGS.format(plugins=self.programs / "cni", **values)
         )
-        kubelet = _kubelet_settings(f"/{self._name(node)}", self.directory / "ca.crt")
-        (n / "kubelet.json").write_text(json.dumps(kubelet))
         self.plug(node)
         (n / "pid").unlink(missing_ok=True)
         enter = ["nsenter", f"--net=/run/netns/{self._name(node)}", "unshare", "--uts", "--mount"]
@@ -254,9 +276,7 @@ class Lab:
         self._until(f"containerd of node {node} answers", lambda: self._shell(f"{ctr} version"))
         if archive:
             self._shell(f"{ctr} image import {archive}")
-        program, *options = _KUBELET.format(d=self.directory, **values).split()
-        enter = ["nsenter", "-t", (n / "pid").read_text().strip(), "--net", "--mount", "--uts"]
-        self._start(f"kubelet{node}", [*enter, str(self.programs / "bin" / program), *options])
+        self._start_kubelet(node)
 
     def down(self) -> None:
         """Kill all programs; remove namespaces, cgroups and files. Repeatable."""
@@ -300,6 +320,19 @@ class Lab:
             with contextlib.suppress(OSError):
                 pids |= {int(pid) for pid in path.read_text().split()}
         return pids - {0}
+
+    def _start_kubelet(self, node: int, wanted: str | None = None) -> None:
+        n = self.directory / f"n{node}"
+        settings = _kubelet_settings(f"/{self._name(node)}", self.directory / "ca.crt")
+        if wanted is not None:
+            # Unlike that of `evictionHard`, this memory is not missing for new pods.
+            settings["evictionSoft"] = {"memory.available": wanted}
+            settings["evictionSoftGracePeriod"] = {"memory.available": "1s"}
+        (n / "kubelet.json").write_text(json.dumps(settings))
+        values = {"node": node, "address": f"{_NETWORK}.{node}", "pause": self._pause}
+        program, *options = _KUBELET.format(d=self.directory, n=n, **values).split()
+        enter = ["nsenter", "-t", (n / "pid").read_text().strip(), "--net", "--mount", "--uts"]
+        self._start(f"kubelet{node}", [*enter, str(self.programs / "bin" / program), *options])
 
     def _shell(self, script: str, **values: object) -> bool:
         text = script.format(hub=HUB, prefix=self.prefix, **values)
@@ -406,6 +439,7 @@ def _kubelet_settings(cgroup: str, authority: Path) -> dict[str, object]:
         "healthzPort": 0,
         "resolvConf": "/etc/resolv.conf",
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "2%"},
+        "evictionPressureTransitionPeriod": "5s",
         "imageGCHighThresholdPercent": 100,
     }
 

@@ -49,6 +49,11 @@ def job_of(pod: dict[str, Any]) -> str:
     return str(pod["metadata"]["labels"]["job-name"])
 
 
+def node_of(pod: dict[str, Any]) -> int:
+    """Return the number of a pod's node."""
+    return int(pod["spec"]["nodeName"].removeprefix("node"))
+
+
 def evict(lab: Lab, pod: dict[str, Any]) -> None:
     """Evict a pod as `kubectl drain` does."""
     name = pod["metadata"]["name"]

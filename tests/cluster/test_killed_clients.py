@@ -49,16 +49,21 @@ def pods_made(lab: Lab, run_id: str) -> int:
     return sum(f"-{run_id}-1" in event["involvedObject"]["name"] for event in made)
 
 
-@pytest.mark.variants("after-launch")
-@pytest.mark.parametrize("point", POINTS)
-def test_killed_run_is_resumed_and_its_task_ran_once(lab: Lab, repo: Path, point: str) -> None:
+LATE = [(point, 90) for point in ("after-create", "before-order", "after-start", "after-take")]
+
+
+@pytest.mark.variants("after-launch-1")
+@pytest.mark.parametrize(("point", "pause"), [*((point, 1) for point in POINTS), *LATE])
+def test_killed_run_is_resumed_and_its_task_ran_once(
+    lab: Lab, repo: Path, point: str, pause: float
+) -> None:
     when, _, name = point.partition("-")
     settings = lab.directory / "kubeconfig-runner"
     words = (sys.executable, "-m", "tests.cluster.dying_run", TARGETS[name], when, "1")
     process = begin(repo, settings, *words, *COMMAND[3:], "--workers", "1", TASK)
     process.communicate(timeout=200)
     assert process.returncode == -signal.SIGKILL
-    time.sleep(1)
+    time.sleep(pause)
     resumed = begin(repo, settings, sys.executable, "-m", "orchestrator", "resume", "--json")
     result = ended(resumed)
     assert (result["status"], result["exit_code"], result["attempts"]) == ("failed", 3, 1), result

@@ -1,11 +1,16 @@
 """Workers whose pods are taken away: evicted, drained, or lost with their node."""
 
+import json
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cluster.lab import NAMESPACE, Lab
-from tests.cluster.runs import Start, ended, evict, job_of, present, running
+from tests.cluster.lab import BASE_IMAGE, NAMESPACE, Lab
+from tests.cluster.runs import Start, ended, evict, job_of, node_of, present, running
+from tests.support.live import eventually
 from tests.support.repository import git
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -19,6 +24,22 @@ def test_drained_worker_is_started_again_once(lab: Lab, repo: Path, start: Start
     assert (result["status"], result["attempts"], result["restarts"]) == ("success", 2, 1)
     assert git(repo, "show", f"{result['branch']}:here") == "there"
     assert present(lab, repo, "jobs") == []
+
+
+def test_worker_that_is_drained_during_its_setup_is_started_again(
+    lab: Lab, repo: Path, start: Start
+) -> None:
+    (repo / "orchestrator.yaml").write_text("setup:\n  - touch made && sleep 20\n")
+    process = start("echo there > here; ls made")
+
+    def is_set_up() -> list[Path]:
+        time.sleep(0.5)
+        return [*(repo / ".git/orchestrator").glob("runs/*/worker-1/setup*.log")]
+
+    eventually(is_set_up, "the setup")
+    (pod,) = present(lab, repo, "pods")
+    evict(lab, pod)
+    assert_made_again(lab, repo, ended(process))
 
 
 def test_worker_that_is_drained_twice_fails(lab: Lab, repo: Path, start: Start) -> None:
@@ -52,3 +73,80 @@ def test_removed_job_is_an_error_of_the_engine(lab: Lab, repo: Path, start: Star
     assert (result["status"], result["reason"]) == ("failed", "engine_error")
     assert (result["attempts"], result["restarts"]) == (1, 0)
     assert "another program removed it" in result["message"]
+
+
+AGAIN = "trap 'exit 0' TERM; echo up; echo there > here; sleep 15 & wait"
+
+
+def assert_made_again(lab: Lab, repo: Path, result: dict[str, Any]) -> None:
+    assert (result["status"], result["attempts"], result["restarts"]) == ("success", 2, 1), result
+    assert git(repo, "show", f"{result['branch']}:here") == "there"
+    assert present(lab, repo, "jobs") == []
+
+
+def test_worker_of_a_node_without_memory_is_started_again(
+    lab: Lab, repo: Path, start: Start
+) -> None:
+    process = start(AGAIN.replace("15", "60"))
+    first = running(lab, repo)
+    lab.want_memory(node_of(first), "99%")
+    try:
+        eventually(
+            lambda: all(job_of(pod) != job_of(first) for pod in present(lab, repo, "pods")),
+            "the eviction",
+        )
+    finally:
+        lab.want_memory(node_of(first), None)
+    assert_made_again(lab, repo, ended(process))
+    log = (repo / ".git/orchestrator").glob("runs/*/worker-1.attempt-1/attempt.json")
+    assert "low on resource: memory" in json.loads(next(log).read_text())["message"]
+
+
+@pytest.fixture
+def preempt(lab: Lab) -> Iterator[Callable[[int], None]]:
+    """Return a function that starts a pod of high priority, which needs most of a node."""
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "first"},
+        "value": 1000,
+    }
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(priority))
+
+    def start_pod(node: int) -> None:
+        capacity = ("get", "node", f"node{node}", "-o", "jsonpath={.status.allocatable.cpu}")
+        asked = {"cpu": f"{1000 * int(lab.kubectl(*capacity)) - 100}m"}
+        container = {
+            "name": "main",
+            "image": BASE_IMAGE,
+            "imagePullPolicy": "Never",
+            "command": ["sleep", "infinity"],
+            "resources": {"requests": asked},
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "first", "namespace": "default"},
+            "spec": {
+                "priorityClassName": "first",
+                "nodeSelector": {"kubernetes.io/hostname": f"node{node}"},
+                "terminationGracePeriodSeconds": 0,
+                "containers": [container],
+            },
+        }
+        lab.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
+        phase = ("get", "pod", "first", "-n", "default", "-o", "jsonpath={.status.phase}")
+        eventually(lambda: lab.kubectl(*phase) == "Running", "the pod of high priority")
+
+    yield start_pod
+    lab.kubectl("delete", "pod", "first", "-n", "default", "--ignore-not-found")
+    lab.kubectl("delete", "priorityclass", "first")
+
+
+def test_preempted_worker_is_started_again(
+    lab: Lab, repo: Path, start: Start, preempt: Callable[[int], None]
+) -> None:
+    process = start(AGAIN)
+    preempt(node_of(running(lab, repo)))
+    lab.kubectl("delete", "pod", "first", "-n", "default")
+    assert_made_again(lab, repo, ended(process))

@@ -49,6 +49,7 @@ def _groups() -> list[Group]:
     return grouped(ATTACKS, SIZE)
 
 
+@pytest.mark.usefixtures("reported")
 def test_attack_harms_nothing(
     caller: str, group: tuple[Attack, ...], attack: Attack, campaigns: Run
 ) -> None:
