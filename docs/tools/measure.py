@@ -58,7 +58,7 @@ LIMITS: Mapping[str, Limit] = {
     "public names per module, most": Limit(40, 40),
     "docstrings with a vague verb, percent": Limit(2, 2),
     # Places with volumes (`engine/in_place` and what uses it) came on top of what existed.
-    "lines": Limit(90_700, 70_000),
+    "lines": Limit(91_200, 70_000),
     "lines of docstrings, percent": Limit(14, 13),
     "modules": Limit(590, 440),
     "lines per function": Limit(18.2, 20),

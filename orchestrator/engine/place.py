@@ -127,7 +127,8 @@ class Entry:
     step: str
     event: Literal["started", "stopping", "ended"]
     reason: str | None = None
-    """Why the step was stopped: `timeout`, `disk`, `inodes` or `output`; None if it was not."""
+    """Why the step was stopped: `timeout`, `disk`, `inodes`, `pids` or `output`; None: it was not.
+    """
     exit_code: int | None = None
     """Exit code of the step; None if it has not ended, or if its end was not observed."""
 

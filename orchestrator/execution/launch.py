@@ -20,13 +20,15 @@ from orchestrator.state.checkpoints import Checkpoints, Launch
 from orchestrator.state.endings import Stop
 
 _PORT_ATTEMPTS = 20
+_UNWATCHED = "while no process watched it"
 _OF_PLACES = {
-    "timeout": (Reason.TIMEOUT, "time"),
-    "disk": (Reason.DISK, "disk space"),
-    "inodes": (Reason.INODES, "files"),
-    "output": (Reason.LOG_LIMIT, "output"),
+    "timeout": (Reason.TIMEOUT, f"stopped at its limit of time {_UNWATCHED}"),
+    "disk": (Reason.DISK, f"stopped at its limit of disk space {_UNWATCHED}"),
+    "inodes": (Reason.INODES, f"stopped at its limit of files {_UNWATCHED}"),
+    "pids": (Reason.PIDS, "stopped: the worker kept forking at its limit of processes"),
+    "output": (Reason.LOG_LIMIT, f"stopped at its limit of output {_UNWATCHED}"),
 }
-"""The reasons for which a place stops a step."""
+"""The reasons for which a place stops a step; of these, it alone knows of the processes in pods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +71,13 @@ class ContainerLimits:
         return ends[-1] if ends else None
 
     def stopped_by_place(self, status: ExitStatus | None) -> Stop | None:
-        """Return the limit at which the place itself stopped the step while nobody watched it."""
+        """Return the limit at which the place itself stopped the step."""
         if status is None or status.exit_code == 0:
             return None
         end = self.end_on_record()
         if end is None or end.reason is None:
             return None
-        reason, limit = _OF_PLACES[end.reason]
-        return Stop(reason, f"stopped at its limit of {limit} while no process watched it")
+        return Stop(*_OF_PLACES[end.reason])
 
     def refresh(self) -> None:
         """Bring files that the container only reads up to date; if this fails, they stay."""

@@ -94,6 +94,8 @@ def attend(
     counters = _NOT_COUNTED if watch.exit_status is None else watch.exit_status.counters
     if stopped is not None and watch.stopped is None:
         watch.note_question()
+        if stopped.reason is Reason.PIDS:
+            watch.meter.limits_hit.append("pids")
     return Ending(
         started_at=watch.found.started_at,
         duration=watch.duration,

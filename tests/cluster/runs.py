@@ -15,7 +15,7 @@ from tests.cluster.lab import NAMESPACE, Lab
 from tests.support.live import eventually
 
 Start = Callable[..., Popen[str]]
-UNENFORCED = "network,pids,open_files,swap,tmp,tmp_inodes"
+UNENFORCED = "network,swap,tmp,tmp_inodes"
 """Limits that the lab's cluster does not enforce."""
 COMMAND = (
     sys.executable, "-m", "orchestrator", "parallel", "--engine", "kubernetes",

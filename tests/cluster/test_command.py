@@ -21,7 +21,7 @@ COMMAND = (
     sys.executable, "-m", "orchestrator", "parallel", "--engine", "kubernetes",
     "--agent-cli", "shell", "--network", "none", "--workers", "1", "--json",
 )  # fmt: skip
-UNENFORCED = ("--allow-unenforced", "network,pids,open_files,swap,tmp,tmp_inodes")
+UNENFORCED = ("--allow-unenforced", "network,swap,tmp,tmp_inodes")
 
 
 def started(

@@ -28,7 +28,7 @@ from tests.support.repository import git
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-OTHERS = ("--allow-unenforced", "pids,open_files,swap,tmp,tmp_inodes")
+OTHERS = ("--allow-unenforced", "swap,tmp,tmp_inodes")
 _ATTEMPT = """
 import socket
 others = [(f"172.30.1.{number}", 8417) for number in range(1, 40)]
@@ -93,7 +93,7 @@ def test_real_program_does_its_task_in_a_pod(lab: Lab, repo: Path) -> None:
         ModelServer(Scenario((rule,)), host=public) as server,
         enforced(lab),
     ):
-        env = {"ANTHROPIC_API_KEY": "key", "ANTHROPIC_API_BASE": server.url}
+        env = {"ANTHROPIC_API_KEY": "key", "ORCHESTRATOR_API_BASE": f"{server.url}/v1"}
         code, result, err = _run(
             lab, repo, "--agent-cli", "claude", "--network", "open",
             "--model", "claude-sonnet-4-5", "Write the greeting",

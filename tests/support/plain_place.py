@@ -33,16 +33,23 @@ class PlainPlace:
         *,
         start_within: float = 60.0,
         collect_within: float = 60.0,
+        usage: Path | None = None,
+        shell: str = "/bin/sh",
+        user: int = USER,
     ) -> None:
         # As in a container: a step cannot trace a program that it cannot read. `setpriv` could
         # still read it, so another program starts it.
-        self._shell = shutil.copyfile("/bin/sh", root / "sh")
+        self._shell = shutil.copyfile(shell, root / "sh")
         self._shell.chmod(0o711)
         self._own, self._channels = root / "porter", root / "channels"
         self.work = root / "work"
-        for folder in (self._own, self.work, *(self._channels / name for name in steps)):
+        # With measurements by another program, as in a pod, each run of a step has a channel.
+        self._run = "" if usage is None else "1"
+        channels = (self._channels / name / self._run for name in steps)
+        for folder in (self._own, self.work, *channels):
             folder.mkdir(parents=True)
-        os.chown(self.work, USER, USER)
+        os.chown(self.work, user, user)
+        self._user = str(user)
         spec = {
             "channels": str(self._channels),
             "parts": {"work": str(self.work)},
@@ -50,6 +57,7 @@ class PlainPlace:
             "start_within": start_within,
             "collect_within": collect_within,
             "steps": {name: {**_NO_LIMITS, **given} for name, given in steps.items()},
+            **({} if usage is None else {"usage": str(usage)}),
         }
         (self._own / "spec.json").write_text(json.dumps(spec))
         self.porter = self._command("serve", stdout=None)
@@ -65,12 +73,18 @@ class PlainPlace:
         process = self._command(*words, stdin=subprocess.PIPE)
         return json.loads(process.communicate(data, timeout=60)[0])
 
-    def start(self, step: str) -> "subprocess.Popen[bytes]":
-        """Start the shim of a step, as an unprivileged user in namespaces of its own."""
-        user = ("--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--no-new-privs")
+    def start(self, step: str, *limits: int) -> "subprocess.Popen[bytes]":
+        """Start the shim of a step, as an unprivileged user in namespaces of its own.
+
+        Args:
+            step: The step.
+            limits: Largest numbers of processes and of open files.
+        """
+        user = ("--reuid", self._user, "--regid", self._user, "--clear-groups", "--no-new-privs")
         command = (
             *("unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "setpriv", *user),
-            *("env", str(self._shell), "-c", SHIM, "shim", str(self._channels / step)),
+            *("env", str(self._shell), "-c", SHIM, "shim", str(self._channels / step / self._run)),
+            *(("60", *map(str, limits)) if limits else ()),
         )
         shim = subprocess.Popen(command, cwd="/", env={"PATH": "/usr/bin:/bin"})
         self._shims.append(shim)

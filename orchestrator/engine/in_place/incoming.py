@@ -7,6 +7,7 @@ user, owns the files. Both run this program, each with a directory of its own.
 import hashlib
 import json
 import os
+import resource
 import shutil
 import stat
 import tarfile
@@ -22,6 +23,10 @@ _FILES, _FILE = "files", "file"
 _MOST_FILES = 1_000_000
 _MEASURING = 10.0
 _MEASURE = 0.5
+_FULL = "full.json"
+"""How many measurements in a row each step was at its limit on processes."""
+_PATIENCE = 5
+"""Such measurements after which a step is stopped. A build may be at the limit for a moment."""
 _BEAT = "porter"
 _SILENCE = 10.0
 """Seconds without a sign of life of the porter, after which it has ended."""
@@ -178,6 +183,7 @@ def watch(root: str) -> None:
     while _beats(Path(_spec(root)["usage"], _BEAT)):
         begun = time.monotonic()
         _measure(root)
+        _note_full(root)
         time.sleep(max(_MEASURE, 2 * (time.monotonic() - begun)))
 
 
@@ -209,6 +215,48 @@ def _measure(root: str) -> None:
         half = Path(spec["usage"], f".{step}.{os.getpid()}")
         half.write_text(json.dumps(vars(uses[names])))
         half.replace(Path(spec["usage"], f"{step}.json"))
+
+
+def _note_full(root: str) -> None:
+    """Note how many measurements in a row no step could start a process within its limit."""
+    spec = _spec(root)
+    path = Path(spec["usage"], _FULL)
+    before = json.loads(path.read_text()) if path.exists() else {}
+    full = {most: _is_full(most) for most in set(spec["processes"].values())}
+    found = {
+        step: before.get(step, 0) + 1 if full[most] else 0
+        for step, most in spec["processes"].items()
+    }
+    half = path.with_name(f".{_FULL}")
+    half.write_text(json.dumps(found))
+    half.replace(path)
+
+
+def _is_full(most: int) -> bool:
+    """Return whether the user of this process has that many processes, by trying to start one."""
+    own = resource.getrlimit(resource.RLIMIT_NPROC)
+    if own[1] != resource.RLIM_INFINITY:
+        most = min(most, own[1])
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, own[1]))
+    try:
+        child = os.fork()
+    except BlockingIOError:
+        return True
+    finally:
+        resource.setrlimit(resource.RLIMIT_NPROC, own)
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return False
+
+
+def keeps_forking(usage: Path, step: str) -> bool:
+    """Return whether a step has been at its limit on processes for several measurements."""
+    try:
+        found = json.loads((usage / _FULL).read_text())
+    except FileNotFoundError:
+        return False
+    return bool(found.get(step, 0) >= _PATIENCE)
 
 
 def _reveal(roots: list[Path]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from orchestrator.engine.in_place.archive import LARGEST_ORDER
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
 from orchestrator.engine.in_place.commands import perform, talk
-from orchestrator.engine.in_place.incoming import beat, last_measurement, watch
+from orchestrator.engine.in_place.incoming import beat, keeps_forking, last_measurement, watch
 from orchestrator.engine.in_place.records import Journal, Output, part_directory
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.machine import uptime
@@ -329,7 +329,7 @@ class Porter:
     def _watch(self, step: Step, now: float) -> None:
         """Stop a step at its limits."""
         written = step.use.size - step.base.size
-        files = step.use.files - step.base.files
+        files, usage = step.use.files - step.base.files, self._spec.get("usage")
         if now >= step.until and step.state == "starting":
             # No shim came, so there is no end of output.
             self._end(step)
@@ -345,6 +345,9 @@ class Porter:
         # protection: step-is-stopped-at-its-limit-of-files
         elif step.reason is None and step.inodes is not None and files > step.inodes:
             self._stop_for(step, "inodes", now)
+        # protection: fork-bomb-of-pod-is-stopped
+        elif step.reason is None and usage and keeps_forking(Path(usage), step.name):
+            self._stop_for(step, "pids", now)
 
     def _stop_for(self, step: Step, reason: str, now: float) -> None:
         step.reason, step.until = reason, now + step.grace

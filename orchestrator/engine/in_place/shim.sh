@@ -1,5 +1,6 @@
 # PID 1 of a step's container. Arguments: the directory of the step's channel, which no step can
-# change, and for how many seconds to wait for it. The porter made these FIFOs in it:
+# change, for how many seconds to wait for it, and how many processes its user and how many open files
+# each process can have, if the engine limits neither. The porter made these FIFOs in the directory:
 #   obey     words from the porter: `go`, `TERM`, `reap`, `exit N`. Its end means KILL: other
 #            processes of the step could take words away, but nobody can hide the end of a file.
 #   say      words to the porter: `began`, `exit N`
@@ -16,6 +17,21 @@ until [ -p "$1/obey" ]; do
 done
 exec 3< "$1/obey" 4> "$1/out" 5> "$1/err"
 read -r word <&3 && [ "$word" = go ] || exit 125
+limit() {    # the largest number, and the letters that shells have for the limit; a lower limit stays
+  most=$1
+  shift
+  for letter; do
+    lower=$(ulimit "-H$letter" 2> /dev/null) || continue
+    [ "$lower" = unlimited ] || [ "$lower" -gt "$most" ] || return 0
+    ulimit "-$letter" "$most" && return 0
+  done
+  echo "the image's sh cannot set a limit of the step" >&5
+  exit 125
+}
+if [ -n "$3" ]; then
+  limit "$4" n
+  limit "$3" u p    # last, because a process may be too many then
+fi
 (
   # Caught rather than ignored: a command inherits what is ignored, and must not.
   trap : HUP INT QUIT TERM

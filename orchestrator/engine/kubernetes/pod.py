@@ -31,6 +31,8 @@ _LONGEST_NAME = 52
 """Longest name of a Job: those of its pods are longer, and are labels."""
 START = 900.0
 """Seconds for the start of a pod: to find a node and to fetch images takes long."""
+_USERS = range(200_000, 2_000_000)
+"""Users of steps. The kernel's limit on processes is about all of a user's on the node."""
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _SPARE = 300
 _LOST_NODE = 60
@@ -98,55 +100,31 @@ def container_name(step: str, run: int) -> str:
 def user_of(spec: PlaceSpec) -> tuple[int, int]:
     """Return user and group of the steps, which own all files of the place.
 
+    They are not those of the specification, but of this pod alone, so that the kernel limits its
+    processes.
+
     Raises:
         UnsupportedError: The steps have several users, or the image's own.
     """
     users = {step.spec.user for step in spec.steps}
-    user, _, group = next(iter(users)).partition(":")
+    user = next(iter(users)).partition(":")[0]
     # protection: pods-never-run-as-root
     if len(users) != 1 or not user.isdecimal() or int(user) in (0, PORTER_USER):
         raise UnsupportedError(
             "all steps of a pod need the same user, other than root", key="place.root-step"
         )
-    return int(user), int(group or user)
+    # protection: pod-has-user-of-its-own
+    own = _USERS[int(_hash(job_name(spec)), 16) % len(_USERS)]
+    return own, own
 
 
-def porter_spec(spec: PlaceSpec) -> dict[str, object]:
-    """Return what the porter knows of a place."""
-    steps = {}
-    for step in spec.steps:
-        limits = step.limits
-        steps[step.name] = {
-            "timeout": limits.timeout,
-            "grace": limits.grace,
-            "disk": limits.disk,
-            "inodes": limits.inodes,
-            "limited": list(limits.limited),
-            "output": limits.output,
-            "serves": limits.serves,
-            "after": step.after,
-        }
-    return {
-        "channels": CHANNELS,
-        "usage": USAGE,
-        "parts": {},
-        "memory": {},
-        "start_within": spec.start_within,
-        "collect_within": spec.collect_within,
-        "steps": steps,
-        "started": [],
-    }
+def most_processes(spec: PlaceSpec, step: Step) -> int:
+    """Return how many processes the pod's user may have while a step runs.
 
-
-def files_spec(spec: PlaceSpec) -> dict[str, object]:
-    """Return what the container with the files knows of a place."""
-    written = {part.name for part in spec.parts if not part.mount.read_only}
-    limited = {
-        step.name: [name for name in step.limits.limited if name in written] for step in spec.steps
-    }
-    names = {part.name for part in spec.parts}
-    parts = {name: f"{PARTS}/{name}/files" for name in sorted(names)}
-    return {"parts": parts, "usage": USAGE, "limited": limited}
+    The other containers of this user have at least one process each: those of the steps, which
+    wait, and the one with the files.
+    """
+    return step.spec.pids + RUNS * len(spec.steps)
 
 
 def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -> dict[str, Any]:
@@ -271,6 +249,8 @@ def _step(
     is_largest = step is largest and number == 1
     share = 100 if millis is None else max(1, millis // 4)
     asked = (f"{share}m", described.memory) if is_largest else ("1m", 1024**2)
+    # protection: shim-limits-processes-and-open-files
+    limits = [str(most_processes(spec, step)), str(described.open_files)]
     return {
         "name": container_name(step.name, number),
         "image": images.get(described.image, described.image),
@@ -279,6 +259,7 @@ def _step(
         "command": [
             f"{_CHANNEL}/{number}/sh", "-c", literal(_shim()), "shim", f"{_CHANNEL}/{number}",
             str(int(max(spec.start_within, START))),
+            *limits,
         ],
         "securityContext": security(user, group),
         "resources": resources(*asked, None if millis is None else f"{millis}m", described.memory),

@@ -23,15 +23,17 @@ from orchestrator.engine.kubernetes.job_pod import (
 )
 from orchestrator.engine.kubernetes.network_proof import NetworkProof, await_reached
 from orchestrator.engine.kubernetes.pod import (
+    CHANNELS,
     FILES,
+    PARTS,
     PORTER,
     RUNS,
     STATE,
+    USAGE,
     check_pod,
-    files_spec,
     job,
     job_name,
-    porter_spec,
+    most_processes,
 )
 from orchestrator.engine.kubernetes.pod_network import broker_of, network_of
 from orchestrator.engine.kubernetes.pod_step import PodStep
@@ -109,8 +111,8 @@ class PodPlace:
             single = frozenset(part.name for part in parts if _is_single(part))
             self._create(single)
             self._await_start()
-            self._feed(PORTER, porter_spec(self.spec))
-            self._feed(FILES, files_spec(self.spec))
+            self._feed(PORTER, _porter_spec(self.spec))
+            self._feed(FILES, _files_spec(self.spec))
         arrived = self._files.call("measure")["arrived"]
         written = {part.name for part in self.spec.parts if not part.mount.read_only}
         for part in {part.name: part for part in parts if not part.in_memory}.values():
@@ -305,6 +307,45 @@ class PodPlace:
         self._pod.porter.close()
         self._files.close()
         patient(remove_job)(self._cluster, self._pod.job)
+
+
+def _porter_spec(spec: PlaceSpec) -> dict[str, object]:
+    """Return what the porter knows of a place."""
+    steps = {}
+    for step in spec.steps:
+        limits = step.limits
+        steps[step.name] = {
+            "timeout": limits.timeout,
+            "grace": limits.grace,
+            "disk": limits.disk,
+            "inodes": limits.inodes,
+            "limited": list(limits.limited),
+            "output": limits.output,
+            "serves": limits.serves,
+            "after": step.after,
+        }
+    return {
+        "channels": CHANNELS,
+        "usage": USAGE,
+        "parts": {},
+        "memory": {},
+        "start_within": spec.start_within,
+        "collect_within": spec.collect_within,
+        "steps": steps,
+        "started": [],
+    }
+
+
+def _files_spec(spec: PlaceSpec) -> dict[str, object]:
+    """Return what the container with the files knows of a place."""
+    written = {part.name for part in spec.parts if not part.mount.read_only}
+    limited = {
+        step.name: [name for name in step.limits.limited if name in written] for step in spec.steps
+    }
+    names = {part.name for part in spec.parts}
+    parts = {name: f"{PARTS}/{name}/files" for name in sorted(names)}
+    most = {step.name: most_processes(spec, step) for step in spec.steps}
+    return {"parts": parts, "usage": USAGE, "limited": limited, "processes": most}
 
 
 def _is_single(part: Part) -> bool:

@@ -16,6 +16,16 @@ _LOOK = 0.5
 """Seconds between two looks at a pod."""
 _NOTICE = 15.0
 """Seconds that the porter takes at most to notice the end of a container."""
+_LIMITED = """\
+while read -r _ name soft hard _; do
+  case $name in
+    processes) ulimit -u "$soft" 2> /dev/null || ulimit -p "$soft" || exit 126 ;;
+    open) ulimit -n "$hard" || exit 126 ;;
+  esac
+done < /proc/1/limits || exit 126
+exec "$@"
+"""
+"""Shell script that starts a command with the limits of the shim, and so of the step."""
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 
@@ -113,8 +123,10 @@ class PodStep:
             self._pod.porter.call("stop", self._step, signal)
 
     def enter(self, command: Sequence[str], terminal: TerminalSize | None) -> PodProcess:
-        """Start another command in the container."""
-        return self._pod.run(self._container, command, terminal or False)
+        """Start another command in the container, within the limits of the step."""
+        # protection: entered-commands-are-limited
+        limited = ("sh", "-c", _LIMITED, "sh", *command)
+        return self._pod.run(self._container, limited, terminal or False)
 
     def usage(self) -> Usage | None:
         """Return None: the cluster's API has no measurements."""

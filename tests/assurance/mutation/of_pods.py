@@ -14,6 +14,7 @@ REFUSALS = "tests/engine/kubernetes/test_refusals.py"
 MANIFEST = "tests/engine/kubernetes/test_manifest.py"
 PROOF = "tests/engine/kubernetes/test_network_proof.py"
 ENFORCEMENT = "tests/runs/test_enforcement.py"
+STEPS = "tests/engine/in_place/test_steps.py"
 INCOMING = "tests/engine/in_place/test_incoming.py"
 BROKER = "tests/execution/test_broker.py"
 
@@ -35,6 +36,16 @@ def pods() -> Iterator[Protection]:
         ("replaced pods run nothing", Never()),
         ("end without exit code is no success", Never()),
         ("exit code is that of clusters record", Instead("0")),
+    )
+    yield from marked(
+        (f"{STEPS}::test_step_that_keeps_forking_is_stopped",),
+        ("fork bomb of a pod is stopped", Never()),
+    )
+    yield from marked(
+        (POD,),
+        ("shim limits processes and open files", Instead("[]")),
+        ("pod has a user of its own", Instead("200_000")),
+        ("entered commands are limited", Instead("command")),
     )
     yield from marked((TALK,), ("commands that nobody hears end", Never()))
     yield from marked((ATTEMPTS,), ("lost attempt is made again once", Never()))

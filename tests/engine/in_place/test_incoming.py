@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,19 @@ from pathlib import Path
 import pytest
 
 from orchestrator.engine.in_place.archive import END
-from orchestrator.engine.in_place.incoming import append, last_measurement, measure, unpack_part
+from orchestrator.engine.in_place.incoming import (
+    _note_full,
+    append,
+    keeps_forking,
+    last_measurement,
+    measure,
+    unpack_part,
+)
 from orchestrator.engine.part_files import archive_of
 
 _USER = 20_301
+_ALONE = 1_800_000_000 + os.getpid()
+"""A user without other processes on this machine."""
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs files of another owner")
 
 
@@ -158,3 +168,35 @@ def test_no_step_hides_files_from_the_measurement(
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert last_measurement(tmp_path / "usage", "agent").size >= 100_000
+
+
+@needs_root
+def test_user_with_as_many_processes_as_a_step_may_start_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is that no further process can be started, several measurements in a row."""
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, Path("own"), Path("usage")):
+        folder.mkdir(exist_ok=True)
+        os.chown(folder, _ALONE, _ALONE)
+    spec = {"usage": "usage", "processes": {"agent": 4, "harvest": 5}}
+    Path("own/spec.json").write_text(json.dumps(spec))
+    child = os.fork()
+    if not child:
+        os.setgroups([])
+        os.setgid(_ALONE)
+        os.setuid(_ALONE)
+        sleepers = [os.posix_spawn("/bin/sleep", ["sleep", "60"], {}) for _ in range(3)]
+        seen = []
+        for _ in range(5):
+            seen.append(keeps_forking(Path("usage"), "agent"))
+            _note_full("own")
+        seen += [keeps_forking(Path("usage"), step) for step in ("agent", "harvest")]
+        os.kill(sleepers[0], signal.SIGKILL)
+        os.waitpid(sleepers[0], 0)
+        _note_full("own")
+        seen.append(keeps_forking(Path("usage"), "agent"))
+        for sleeper in sleepers[1:]:
+            os.kill(sleeper, signal.SIGKILL)
+        os._exit(0 if seen == [*[False] * 5, True, False, False] else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,6 +1,8 @@
 """A step under its shim and the porter, as plain processes: what a hostile command can do there."""
 
+import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
+from orchestrator.engine.kubernetes.pod_step import _LIMITED
 from tests.support.plain_place import SHIM, PlainPlace, wait_for
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root starts steps of another user")
@@ -374,3 +377,63 @@ def test_orders_that_a_shell_cannot_run(
 ) -> None:
     with pytest.raises(ValueError, match=r"a (shell|command)"):
         order_text(argv, env, workdir)
+
+
+def _limits(place: PlainPlace) -> dict[str, list[str]]:
+    lines = place.output("agent.stdout").decode().splitlines()
+    named = {line[:26].strip(): line[26:].split() for line in lines}
+    return {name: named[name][:2] for name in ("Max processes", "Max open files")}
+
+
+@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/bash"])
+def test_shim_limits_processes_and_open_files_of_a_step(open_place: Open, shell: str) -> None:
+    """Both limits, which the step can lower, and never raise again."""
+    place = open_place(shell=shell)
+    place.start("agent", 5000, 64)
+    place.order("agent", "sh", "-c", "ulimit -n 65; ulimit -S -n 10; cat /proc/self/limits")
+    assert place.ended("agent")["exit_code"] == 0
+    assert _limits(place) == {"Max processes": ["5000"] * 2, "Max open files": ["10", "64"]}
+
+
+def test_fork_bomb_ends_at_the_limit_of_processes(open_place: Open) -> None:
+    """The kernel counts all processes of the user, who has others only in this place."""
+    place = open_place(user=1_700_000_000 + os.getpid())
+    place.start("agent", 30, 64)
+    bomb = "n=0; while [ $((n += 1)) -le 60 ]; do sleep 60 & echo $n; done"
+    place.order("agent", "bash", "-c", bomb)
+    place.ended("agent")
+    # The shim, its shells and the command are processes, too.
+    assert 20 <= len(place.output("agent.stdout").split()) < 30
+
+
+def test_lower_limits_of_the_container_stay(open_place: Open) -> None:
+    place = open_place()
+    own = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (own[0], own[0]))
+    place.start("agent", 5000, own[0] + 1)
+    place.order("agent", "cat", "/proc/self/limits")
+    assert place.ended("agent")["exit_code"] == 0
+    assert _limits(place)["Max open files"] == [str(own[0])] * 2
+
+
+def test_entered_command_has_the_limits_of_the_step(open_place: Open) -> None:
+    place = open_place()
+    place.start("agent", 5000, 64)
+    enter = 'ulimit -S -p 4999; ulimit -S -n 20; exec sh -c "$0" sh cat /proc/self/limits'
+    place.order("agent", "dash", "-c", enter, _LIMITED)
+    assert place.ended("agent")["exit_code"] == 0
+    assert _limits(place) == {"Max processes": ["5000"] * 2, "Max open files": ["64"] * 2}
+
+
+def test_step_that_keeps_forking_is_stopped(open_place: Open, tmp_path: Path) -> None:
+    (tmp_path / "agent.json").write_text(json.dumps({"size": 0, "files": 0, "hidden": 0}))
+    full = tmp_path / "full.json"
+    full.write_text('{"agent": 4}')
+    place = open_place(usage=tmp_path)
+    place.start("agent")
+    place.order("agent", "sleep", "300")
+    wait_for(lambda: len(place.journal()) == 1)
+    time.sleep(1.5)
+    assert len(place.journal()) == 1
+    full.write_text('{"agent": 5}')
+    assert place.ended("agent")["reason"] == "pids"

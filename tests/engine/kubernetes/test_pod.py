@@ -11,9 +11,17 @@ import yaml
 from kubernetes import client
 
 from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.manifest import manifest
-from orchestrator.engine.kubernetes.pod import check_pod, job, job_name, selectable
+from orchestrator.engine.kubernetes.pod import (
+    PORTER_USER,
+    check_pod,
+    job,
+    job_name,
+    selectable,
+)
 from orchestrator.engine.kubernetes.pod_place import PodPlace
+from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.place import Part, PlaceSpec, Start, Step, StepLimits
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import UnsupportedError
@@ -159,6 +167,39 @@ def test_no_step_gets_a_network_that_its_pod_does_not_have(tmp_path: Path, netwo
     place = PodPlace(cluster(tmp_path, namespace="agents"), spec())
     with raises("place.other-network"):
         place.order("agent", Start(command=("true",), network=network))
+
+
+def test_every_pod_has_a_user_of_its_own() -> None:
+    """The kernel counts the processes of a user, of all pods on a node."""
+    pods = [job(spec(name=name), frozenset(), images={}) for name in ("a", "b", "a")]
+    users = [
+        {c["securityContext"]["runAsUser"] for c in containers(found)} - {PORTER_USER}
+        for found in pods
+    ]
+    (first, second, again) = [user for found in users for user in found]
+    assert first == again != second
+    assert {first, second} <= {*range(200_000, 2_000_000)}
+
+
+def test_shim_gets_the_limits_of_its_step() -> None:
+    step = Step(name="agent", spec=replace(STEP, pids=100, open_files=77))
+    described = {c["name"]: c for c in containers(job(spec(steps=(step,)), frozenset(), images={}))}
+    processes, files = map(int, described["agent-1"]["command"][-2:])
+    assert files == 77
+    # The kernel also counts the second container of the step, which waits, and that of the files.
+    assert processes == 102
+
+
+def test_entered_command_gets_the_limits_of_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, entered = JobPod(cluster(tmp_path, namespace="agents"), "x"), list[Any]()
+    pod.metadata = {"uid": "1"}
+    monkeypatch.setattr(pod, "run", lambda *given: entered.append(given))
+    PodStep(pod, "agent", 1).enter(("ls", "-l"), None)
+    ((container, command, _),) = entered
+    assert (container, command[-2:]) == ("agent-1", ("ls", "-l"))
+    assert "/proc/1/limits" in command[2]
 
 
 def test_no_command_and_no_variable_of_a_step_is_in_the_job() -> None:
