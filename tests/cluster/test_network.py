@@ -22,8 +22,6 @@ from tests.cluster.test_command import jobs, started
 from tests.cluster.test_place_contract import PodPlaces, places  # noqa: F401 - a fixture
 from tests.support.errors import raises
 from tests.support.live import eventually
-from tests.support.model_script import Rule, Scenario, ToolCall, Turn
-from tests.support.model_server import ModelServer
 from tests.support.repository import git
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -80,27 +78,6 @@ def test_task_begins_when_its_network_is_closed(
     assert "network" not in result["limits_unenforced"]
     seen = git(repo, "show", f"{result['branch']}:seen")
     assert seen == (f"reached {public}" if network == "open" else "")
-
-
-@pytest.mark.docker
-def test_real_program_does_its_task_in_a_pod(lab: Lab, repo: Path) -> None:
-    """Claude Code reaches its model's API, of which the answers are scripted."""
-    lab.load("orchestrator/worker:claude")
-    call = ToolCall(name="Bash", arguments={"command": "echo hello > hello.txt"})
-    rule = Rule(task="Write the greeting", turns=(Turn(calls=(call,)), Turn(text="Done.")))
-    with (
-        lab.public_address() as public,
-        ModelServer(Scenario((rule,)), host=public) as server,
-        enforced(lab),
-    ):
-        env = {"ANTHROPIC_API_KEY": "key", "ORCHESTRATOR_API_BASE": f"{server.url}/v1"}
-        code, result, err = _run(
-            lab, repo, "--agent-cli", "claude", "--network", "open",
-            "--model", "claude-sonnet-4-5", "Write the greeting",
-            env=env,
-        )  # fmt: skip
-    assert code == 0, (result, err)
-    assert git(repo, "show", f"{result['branch']}:hello.txt") == "hello"
 
 
 def test_policy_that_is_enforced_no_more_stops_the_next_worker(
