@@ -437,3 +437,16 @@ def test_step_that_keeps_forking_is_stopped(open_place: Open, tmp_path: Path) ->
     assert len(place.journal()) == 1
     full.write_text('{"agent": 5}')
     assert place.ended("agent")["reason"] == "pids"
+
+
+def test_container_that_waits_for_long_starts_few_processes(tmp_path: Path) -> None:
+    # The stand-in records how long it should sleep, and does not.
+    stand_in = tmp_path / "sleep"
+    stand_in.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/slept\n')
+    stand_in.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    waiting = ["sh", "-c", SHIM, "shim", str(tmp_path), "600"]
+    found = subprocess.run(["unshare", "--pid", "--fork", *waiting], env=environment, check=False)
+    slept = [float(line) for line in (tmp_path / "slept").read_text().split()]
+    assert (found.returncode, slept[0], round(sum(slept))) == (125, 0.05, 600)
+    assert len(slept) < 700
