@@ -31,13 +31,15 @@ class EngineFeatures:
     ports: bool = True
     """Whether published ports can be reached at 127.0.0.1 of this machine."""
     networks: bool = True
-    """Whether each container can have a network of its own: for hosts, services, ports or a
-    credential broker. Otherwise, all steps of a place have one network, `none` or `open`.
+    """Whether each container can have a network of its own: for hosts or a credential broker.
+    Otherwise, all steps of a place have one network, `none` or `open`.
     """
     addresses: bool = False
     """Whether places have addresses of their own (`AddressedPlace`), so that workers reach a
     credential broker without a network that is created for it.
     """
+    knows_images: bool = True
+    """Whether the engine knows the ports that images expose."""
     open_network: bool = True
     """Whether the engine can close this machine to containers that have an open network."""
     gateways: bool = False

@@ -278,6 +278,22 @@ class AddressedPlace(Protocol):
 
 
 @runtime_checkable
+class ForwardingPlace(Protocol):
+    """A place whose ports are reached by way of the process that opened it."""
+
+    def listen(self, ports: Mapping[int, int]) -> None:
+        """Let ports of 127.0.0.1 lead into the place, unless they do already.
+
+        Args:
+            ports: The port in the place, and the port here.
+
+        Raises:
+            PortTakenError: A port is in use.
+            EngineError: The engine does not carry connections.
+        """
+
+
+@runtime_checkable
 class RemoteEngine(Protocol):
     """An engine that may be on another machine, whose addresses and name servers then matter."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.config.container import Limits
 from orchestrator.config.run import Triggers
-from orchestrator.engine.place import Entry, Place, Start
+from orchestrator.engine.place import Entry, ForwardingPlace, Place, Start
 from orchestrator.engine.protocol import Container, ExitStatus
 from orchestrator.errors import EngineError, OrchestratorError, PortTakenError
 from orchestrator.events import Stage
@@ -179,6 +179,10 @@ def take_over(
         before = terms.disk_use(most_files=terms.limits.inodes * 2)
         launched = checkpoints.note_launch(container.id, before=before)
         terms.before_start()
+    if isinstance(terms.place, ForwardingPlace):
+        # The task can do without: its ports cannot change any more.
+        with suppress(OrchestratorError):
+            terms.place.listen(terms.ports.host_ports())
     container.start()
     return RunningContainer(container, terms, launched, is_new=False)
 

@@ -12,7 +12,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import demand
 from orchestrator.engine import connected
 from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.errors import OrchestratorError, RepositoryError
+from orchestrator.errors import OrchestratorError, RepositoryError, UnsupportedError
 from orchestrator.events import MOMENTARY, Emit, Event, ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.git.repository import Repository
@@ -206,6 +206,13 @@ class ParallelRunner:
         """
         with connected(self._engine, name=self._config.isolation.engine) as engine:
             checked, removed = self._check_and_make_room(engine)
+            # protection: caches-are-filled-only-from-files-of-this-machine
+            if self._warms and checked.features.transfer == "streams":
+                raise UnsupportedError(
+                    "caches are filled on engines that use the files of this machine",
+                    key="transfer.unsupported",
+                    hint="use Docker or Podman of this machine",
+                )
             claimed = reserve(checked, warms=self._warms)
             self._run_id = claimed.directory.run_id
             redactor, notify = checked.request.redactor, self._config.triggers.notify

@@ -42,7 +42,7 @@ from orchestrator.worker.place import CA_FILE
 from orchestrator.worker.prepare import checkouts_of, ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workspace.caches import find_caches
+from orchestrator.workspace.caches import Caches, find_caches
 from orchestrator.workspace.layout import Mode
 from orchestrator.workspace.overlay_probe import check_memory
 from orchestrator.workspace.shared_checkout import KEPT_UNUSED, prune_checkouts
@@ -53,6 +53,7 @@ _TAKING_OVER = 60.0
 the dead man's switch kills them.
 """
 _NETWORK_ROLE = "network"
+_EMPTY = "caches start empty: the engine cannot use those of this machine"
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE, BROKER_ROLE})
 """Roles of containers that continue to run while no process carries out the run."""
 _OF_THE_RUN = frozenset({HOST_ROLE, _NETWORK_ROLE})
@@ -151,9 +152,7 @@ def _prepare(
         if checkouts is not None:
             checkouts.take(base, "")
         content = find_content(repository, base, directory.path / "index")
-        caches = find_caches(
-            repository, base, config.project.caches, directory.path, warms=record.warms
-        )
+        caches = _caches(checked, base, directory, warms=record.warms)
     shallow = packing.result()
     notices = []
     known = history == "shallow" or is_partial(repository.git_config)
@@ -205,6 +204,14 @@ def _prepare(
     if authorities is not None:
         write_private(ca_file, authorities, mode=0o644)
     return run
+
+
+def _caches(checked: CheckedRun, base: str, directory: RunDirectory, *, warms: bool) -> Caches:
+    """Return the caches of the run; none are stored for an engine that gets files as streams."""
+    request, kinds = checked.request, checked.request.settings.config.project.caches
+    if checked.features.transfer == "streams" and kinds:
+        return Caches(kinds=kinds, notices=(_EMPTY,))
+    return find_caches(request.repository, base, kinds, directory.path, warms=warms)
 
 
 def _mode(checked: CheckedRun, directory: RunDirectory) -> Mode:

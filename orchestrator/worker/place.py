@@ -84,7 +84,8 @@ def check_transfer(
             hint="reach it by ssh: `DOCKER_HOST=ssh://USER@HOST`; or leave out `ports`",
         )
     used = {
-        "`caches`": project.caches,
+        # Where nothing can be mounted, they start empty.
+        "`caches`": project.caches and isolation.transfer == "streams",
         "`runtime`": isolation.runtime,
         "`enforce: ro`": config.triggers.enforce == "ro",
     }
@@ -116,8 +117,6 @@ def check_place_network(
     isolation, access = config.isolation, stage_access(config)
     used = {
         "`network: allowlist` or `learn`": GATEWAYS & config.networks,
-        "`services`": config.project.services,
-        "`ports`": isolation.ports,
         "`keys: broker`": isolation.keys == "broker" and not features.addresses,
     }
     # protection: engine-without-networks-refuses-what-needs-one
@@ -226,6 +225,9 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
         labels=worker.labels(role="worker"),
         parts=tuple(parts),
         steps=(*service_steps(worker), *steps, last_step),
+        # The first order may have to wait until all services are ready.
+        start_within=PlaceSpec.start_within
+        + sum(each.health_timeout for each in project.services.values()),
     )
     # Accepted work is not needed in a place any more, and files that a new place needs are gone.
     known = worker.checkpoints.harvest()

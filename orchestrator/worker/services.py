@@ -5,23 +5,25 @@ A separate container owns the network that worker and services share: they reach
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Self
 
 from orchestrator.config.project import Service, variable_prefix
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import SERVICE
 from orchestrator.engine.place import Place, Start, Step, StepLimits
-from orchestrator.engine.protocol import Container, Leftover
+from orchestrator.engine.protocol import Container, ContainerEngine, Leftover
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
     OrchestratorError,
     StartCancelledError,
+    UnsupportedError,
 )
 from orchestrator.events import Notice
 from orchestrator.execution.launch import create
@@ -276,10 +278,11 @@ def service_steps(worker: WorkerContext) -> Iterator[Step]:
         spec = ContainerSpec(
             name=f"{worker.name}-service-{name}",
             image=service.image,
-            command=(),
+            command=service.command,
             user="",
             workdir="",
             labels={**worker.labels(role=SERVICE_ROLE), SERVICE: name},
+            env=service.env,
             mounts=tuple(
                 TmpfsMount(target=target, size=size)
                 for target, size in {
@@ -297,3 +300,24 @@ def service_steps(worker: WorkerContext) -> Iterator[Step]:
         )
         limits = StepLimits(output=_LOG, serves=True)
         yield Step(name=f"service-{name}", spec=spec, limits=limits)
+
+
+def check_known_ports(
+    engine: ContainerEngine, features: EngineFeatures, services: Mapping[str, Service]
+) -> None:
+    """Check that services say what their images would: the port, or another sign to be ready.
+
+    Raises:
+        UnsupportedError: The port of a service is not known.
+    """
+    if features.knows_images:
+        return
+    for name, service in services.items():
+        needs_port = any("{port}" in text for text in service.variables.values())
+        # protection: service-without-known-port-refused
+        if service.port is None and (service.health is None or needs_port):
+            raise UnsupportedError(
+                f"the engine `{engine.name}` does not know which port the service `{name}` has",
+                key="service.port-unknown",
+                hint=f"set `port` of the service `{name}`, or `health` if it has none",
+            )

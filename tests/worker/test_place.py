@@ -10,7 +10,10 @@ from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.place import Place, PlaceSpec
-from orchestrator.errors import UnsupportedError
+from orchestrator.errors import EngineError, UnsupportedError
+from orchestrator.events import Event, Notice
+from orchestrator.git.repository import Repository
+from orchestrator.runs.cache_warming import Warming, warming_config
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.worker.place import check_transfer
 from tests.support.errors import raises
@@ -54,7 +57,10 @@ def test_what_needs_mounts_is_refused(tmp_path: Path, settings: Any, named: str)
 
 def test_hint_of_a_choice_by_a_test_names_no_mounts(tmp_path: Path) -> None:
     engine = WithPlaces(tmp_path)
-    config = streaming(caches=("pip",), isolation={"transfer": "auto"})
+    caches = streaming(caches=("pip",), isolation={"transfer": "auto"})
+    check_transfer(engine, sent(engine), caches)
+    triggers = Triggers(paths=("src",), enforce="ro")
+    config = streaming(triggers=triggers, isolation={"transfer": "auto"})
     with pytest.raises(UnsupportedError) as caught:
         check_transfer(engine, sent(engine), config)
     assert "`unset DOCKER_HOST DOCKER_CONTEXT`" in (caught.value.hint or "")
@@ -74,4 +80,37 @@ def test_engine_without_places_is_refused_before_anything_is_created(
     before = fingerprint(repo)
     with raises("transfer.unsupported", f"`{local_engine.name}`"):
         ParallelRunner(streaming(), repo, engine=local_engine).execute()
+    assert fingerprint(repo) == before
+
+
+class Elsewhere(WithPlaces):
+    """An engine that cannot use the files of this machine, and has no room for a place."""
+
+    def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
+        return replace(super().check(images=images, runtime=runtime), transfer="streams")
+
+    def open_place(self, spec: PlaceSpec, *, waiter: object = None) -> Place:  # noqa: ARG002
+        raise EngineError("no room", key="place.unusable")
+
+
+def test_caches_start_empty_where_nothing_can_be_mounted(repo: Path, tmp_path: Path) -> None:
+    stored = Repository(repo).state_dir / "caches" / "old"
+    (stored / "npm").mkdir(parents=True)
+    (stored / "npm/package").write_text("x")
+    config = configured("true", caches=("npm",), isolation=Isolation(network="none"))
+    events: list[Event] = []
+    engine = Elsewhere(tmp_path / "engine")
+    ParallelRunner(config, repo, engine=engine, emit=events.append).execute()
+    said = [event.message for event in events if isinstance(event, Notice)]
+    assert "caches start empty: the engine cannot use those of this machine" in said
+    assert not [*repo.glob(".git/orchestrator/runs/*/cache")]
+
+
+def test_caches_are_not_filled_where_nothing_can_be_mounted(repo: Path, tmp_path: Path) -> None:
+    wishes = warming_config(configured("any", setup=("true",), caches=("npm",)))
+    isolation = wishes.isolation.model_copy(update={"setup_network": "none"})
+    wishes = wishes.model_copy(update={"isolation": isolation})
+    before = fingerprint(repo)
+    with raises("transfer.unsupported"):
+        Warming(wishes, repo, engine=Elsewhere(tmp_path / "engine")).execute()
     assert fingerprint(repo) == before

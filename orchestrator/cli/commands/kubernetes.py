@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.output.messages import show
+from orchestrator.engine.kubernetes.manifest import PodSecurity
 from orchestrator.engine.kubernetes.manifest import manifest as made_manifest
 from orchestrator.errors import ConfigError
 
@@ -40,6 +41,10 @@ def manifest(
             metavar="CIDR", help="Public network closed to workers, such as of nodes; repeatable."
         ),
     ] = None,
+    pod_security: Annotated[
+        PodSecurity,
+        typer.Option(help="With `baseline`, services may start as root, as most databases do."),
+    ] = PodSecurity.RESTRICTED,
 ) -> None:
     """Print the objects that an administrator applies once, for `kubectl apply -f -`."""
     if not _NAMESPACE.fullmatch(namespace) or namespace == "default":
@@ -49,6 +54,7 @@ def manifest(
             hint="use a name of lower-case letters, digits and `-`, other than `default`",
         )
     text = made_manifest(
-        namespace, users=user or (), groups=group or (), pods=pods, deny=deny or ()
-    )
+        namespace, users=user or (), groups=group or (), pods=pods, deny=deny or (),
+        pod_security=pod_security,
+    )  # fmt: skip
     show(text.rstrip())

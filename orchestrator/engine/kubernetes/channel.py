@@ -1,10 +1,11 @@
-"""Commands in containers of pods, over a WebSocket to the API server.
+"""WebSockets to pods over the API server, and commands in their containers.
 
 A command moves data and never decides what became of a task: the connection may be cut at any
 byte, and its end without a status is not the command's end.
 """
 
 import json
+import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -41,6 +42,56 @@ class _BoundedFrames(websocket._abnf.frame_buffer):
             raise websocket.WebSocketProtocolException("the frame is too long")
 
 
+def connect(
+    cluster: Cluster,
+    pod: str,
+    part: str,
+    query: Sequence[tuple[str, str]],
+    protocols: Sequence[str],
+) -> websocket.WebSocket:
+    """Open a WebSocket to a pod.
+
+    Args:
+        cluster: The cluster.
+        pod: Name of the pod.
+        part: What of the pod: `exec`, `log` or `portforward`.
+        query: Parameters.
+        protocols: The protocols of which the cluster chooses one.
+
+    Raises:
+        NotRunningError: The pod or the container does not exist, or does not run.
+        EngineUnavailableError: The API server or the node does not answer.
+        EngineError: The cluster refused.
+    """
+    settings = cluster.configuration
+    host = settings.host.replace("http", "ws", 1)
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod}/{part}"
+    opened = websocket.WebSocket(sslopt=_trust(settings), enable_multithread=True)
+    opened.frame_buffer = _BoundedFrames(opened._recv, True)
+    try:
+        opened.connect(
+            f"{host}{path}?{urlencode(query)}",
+            header=[f"{name}: {value}" for name, value in cluster.headers().items()],
+            subprotocols=list(protocols),
+            timeout=_TIMEOUT,
+            suppress_origin=True,
+        )
+    except websocket.WebSocketBadStatusException as error:
+        if error.status_code == 403 and cluster.is_starting():
+            raise _cut(error) from error
+        raise _refused(error, pod) from error
+    except (websocket.WebSocketException, OSError) as error:
+        raise _cut(error) from error
+    return opened
+
+
+def hang_up(opened: websocket.WebSocket) -> None:
+    """End a connection, so that a thread that reads from it notices; that thread closes it."""
+    if opened.sock is not None:
+        with suppress(OSError):
+            opened.sock.shutdown(socket.SHUT_RDWR)
+
+
 class PodProcess:
     """A command in a running container of a pod."""
 
@@ -71,27 +122,9 @@ class PodProcess:
         wanted = {"stdin": stdin, "stdout": True, "stderr": not terminal, "tty": terminal}
         query += [("container", container)]
         query += [(name, "true" if value else "false") for name, value in wanted.items()]
-        settings = cluster.configuration
-        host = settings.host.replace("http", "ws", 1)
-        path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod}/exec"
         self.exit_code: int | None = None
         """The command's exit code, after `output` has ended; None if it is not known."""
-        self._socket = websocket.WebSocket(sslopt=_trust(settings), enable_multithread=True)
-        self._socket.frame_buffer = _BoundedFrames(self._socket._recv, True)
-        try:
-            self._socket.connect(
-                f"{host}{path}?{urlencode(query)}",
-                header=[f"{name}: {value}" for name, value in cluster.headers().items()],
-                subprotocols=list(_PROTOCOLS),
-                timeout=_TIMEOUT,
-                suppress_origin=True,
-            )
-        except websocket.WebSocketBadStatusException as error:
-            if error.status_code == 403 and cluster.is_starting():
-                raise _cut(error) from error
-            raise _refused(error, pod) from error
-        except (websocket.WebSocketException, OSError) as error:
-            raise _cut(error) from error
+        self._socket = connect(cluster, pod, "exec", query, _PROTOCOLS)
         if terminal is not None:
             self.resize(terminal)
 
@@ -214,5 +247,6 @@ def _refused(
             f"the cluster cannot reach the pod `{pod}`: {said}", key="cluster.unreachable"
         )
     return EngineError(
-        f"the cluster refused a command in the pod `{pod}`: {said}", key="cluster.command-refused"
+        f"the cluster refused a connection to the pod `{pod}`: {said}",
+        key="cluster.command-refused",
     )

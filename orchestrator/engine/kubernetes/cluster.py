@@ -84,6 +84,8 @@ class Cluster:
                 key="cluster.no-namespace",
                 hint="`kubectl config set-context --current --namespace NAME`",
             )
+        self.is_restricted = True
+        """Whether the namespace admits only pods without root, as far as this is known."""
         self._client = client.ApiClient(self.configuration)
         self._was_allowed = False
 

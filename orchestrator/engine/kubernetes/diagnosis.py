@@ -11,7 +11,11 @@ from orchestrator.errors import OrchestratorError
 
 _APPLY = "`orchestrator kubernetes manifest | kubectl apply -f -`, as an administrator"
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_HELPFUL = {"events": "why a pod waits is not shown"}
+_HELPFUL = {
+    "events": "why a pod waits is not shown",
+    "pods/log": "what services print is not shown",
+    "pods/portforward": "no worker can have `ports`",
+}
 """Resources that workers can do without, and what is then missing."""
 
 

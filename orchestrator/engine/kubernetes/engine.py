@@ -14,9 +14,11 @@ from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
 from orchestrator.engine.kubernetes.diagnosis import diagnose
 from orchestrator.engine.kubernetes.job_pod import JobPod, jobs, remove_job
+from orchestrator.engine.kubernetes.manifest import ENFORCE
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod_network import network_of
 from orchestrator.engine.kubernetes.pod_place import PodPlace
+from orchestrator.engine.kubernetes.pod_services import UNORDERED, PodService
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.place import Place, PlaceSpec, Waiter
 from orchestrator.engine.protocol import (
@@ -70,6 +72,8 @@ class KubernetesEngine:
             ) from error
         release = str(version.get("gitVersion", ""))
         found = str(namespace["metadata"]["uid"])
+        labels = namespace["metadata"].get("labels") or {}
+        self._cluster.is_restricted = labels.get(ENFORCE) == "restricted"
         return EngineFeatures(
             overlay=False,
             runtimes=(),
@@ -77,7 +81,7 @@ class KubernetesEngine:
             memory=_MANY * 1024**3,
             version=f"kubernetes {release}",
             transfer="streams",
-            ports=False,
+            knows_images=False,
             networks=False,
             addresses=True,
             id=found,
@@ -102,7 +106,7 @@ class KubernetesEngine:
         proof = self._network if self._is_proven and network_of(spec) != "broker" else None
         return PodPlace(self._cluster, spec, waiter=waiter, network=proof)
 
-    def adopt(self, container_id: str) -> PodStep | None:
+    def adopt(self, container_id: str) -> PodStep | PodService | None:
         """Return a handle of a step's container; of a Job, that of its agent.
 
         Raises:
@@ -115,6 +119,8 @@ class KubernetesEngine:
             return None
         pod.metadata = {**found["metadata"], **({"uid": uid} if uid else {})}
         pod.status()
+        if run == str(UNORDERED):
+            return PodService(pod, step)
         return PodStep(pod, step or _AGENT, int(run or pod.porter.call("state", _AGENT)["run"]))
 
     def enter(
@@ -159,6 +165,14 @@ class KubernetesEngine:
         """Return None: only nodes know their images."""
         return None
 
+    def exposed_ports(self, image: str) -> tuple[int, ...]:  # noqa: ARG002
+        """Return nothing: only nodes know their images."""
+        return ()
+
+    def has_command(self, image: str) -> bool:  # noqa: ARG002
+        """Return True: a container whose image has no command fails, and the node says why."""
+        return True
+
     def close(self) -> None:
         """Remove the pod that helps to prove that others have no network."""
         self._network.end()
@@ -186,14 +200,6 @@ class KubernetesEngine:
     def start(self, spec: ContainerSpec) -> NoReturn:  # noqa: ARG002
         """Refuse: all containers of a pod are created at once."""
         _refuse("single containers")
-
-    def exposed_ports(self, image: str) -> NoReturn:  # noqa: ARG002
-        """Refuse: there are no services."""
-        _refuse("services")
-
-    def has_command(self, image: str) -> NoReturn:  # noqa: ARG002
-        """Refuse: there are no services."""
-        _refuse("services")
 
     def create_private_network(
         self,

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from orchestrator.engine.kubernetes.channel import PodProcess
+import websocket
+
+from orchestrator.engine.kubernetes.channel import PodProcess, connect
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient
 from orchestrator.engine.kubernetes.pod import PORTER, START, STATE, selectable
 from orchestrator.engine.place import Waiter
@@ -23,6 +25,7 @@ from orchestrator.text.sanitize import one_line
 
 ENDED = ("Failed", "Succeeded")
 """Phases of a pod whose containers have all ended."""
+_LONGEST_SILENCE = 3600.0
 _LOOK = 0.3
 _PATIENCE = 60.0
 """Seconds after which a container that cannot be created is an error."""
@@ -30,6 +33,12 @@ _SLOW = 3.0
 """Seconds after which a start is slow enough to ask why."""
 _PROBLEMS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
+)
+_NOT_ADMITTED, _ROOT = "violates PodSecurity", "runAsNonRoot"
+"""How a cluster says that a pod, or a container of it, may not be started."""
+_BASELINE = (
+    "services whose images start as root need a namespace that allows it, such as one of "
+    "`orchestrator kubernetes manifest --pod-security baseline`"
 )
 _TALK = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "talk")
 _FAILED = ("Failed", "True")
@@ -209,11 +218,24 @@ class JobPod:
             self.metadata = found["metadata"]
         return PodProcess(self._cluster, self.metadata["name"], container, command, stdin)
 
+    def connect(
+        self, part: str, query: Sequence[tuple[str, str]], protocol: str
+    ) -> websocket.WebSocket:
+        """Open a WebSocket to a part of the pod, on which either side may be silent for long.
+
+        Raises:
+            EngineError: The cluster refuses, or does not answer.
+        """
+        opened = connect(self._cluster, self.metadata["name"], part, query, [protocol])
+        opened.settimeout(_LONGEST_SILENCE)
+        return opened
+
 
 def await_running(
     pod: JobPod,
     containers: Sequence[str],
     waiter: Waiter,
+    services: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Wait until containers of the pod of a Job run, and return the pod.
 
@@ -221,6 +243,7 @@ def await_running(
         pod: The pod.
         containers: Names of the containers.
         waiter: Waits for the pod.
+        services: Names of containers that must have started, and may have ended.
 
     Raises:
         PlaceLostError: The pod has ended, or was taken away.
@@ -235,8 +258,8 @@ def await_running(
         # protection: replaced-pods-run-nothing
         if found is not None:
             pod.check(found)
-        if found is not None and all(is_running(found, name) for name in containers):
-            return found
+            if _have_started(found, containers, services):
+                return found
         phase = "" if found is None else found["status"].get("phase", "")
         if phase in ENDED:
             raise end_of_place()
@@ -244,20 +267,54 @@ def await_running(
         now = time.monotonic()
         problem_since = (problem_since or now) if problem else None
         if problem_since is not None and now > problem_since + _PATIENCE:
-            raise EngineError(f"the worker's pod cannot start: {problem}", key="pod.start")
+            raise _unstartable(str(problem))
         if phase in ("", "Pending") and waiter.has_left():
             raise StartCancelledError("the start was cancelled", key="start.cancelled")
         if now >= began + START:
             why = pod.reason(found) or "the cluster does not say why"
             raise EngineError(f"the worker's pod did not start: {why}", key="pod.start")
         if now >= asked + _SLOW:
-            asked, why = now, pod.reason(found)
-            if why and why != told:
-                told = why
-                waiter.tell(
-                    f"the cluster has not started the worker's pod: {one_line(why, limit=300)}"
-                )
+            asked, told = now, _tell(waiter, pod.reason(found), told)
         time.sleep(_LOOK)
+
+
+def _tell(waiter: Waiter, why: str, told: str) -> str:
+    """Tell why a pod has not started, unless that was told; return what was told last.
+
+    Raises:
+        EngineError: The namespace never admits the pod.
+    """
+    if _NOT_ADMITTED in why:
+        raise _unstartable(why)
+    if not why or why == told:
+        return told
+    waiter.tell(f"the cluster has not started the worker's pod: {one_line(why, limit=300)}")
+    return why
+
+
+def _have_started(
+    pod: Mapping[str, Any], containers: Sequence[str], services: Sequence[str]
+) -> bool:
+    """Return whether containers run, and services have started.
+
+    So the time to become ready does not include that for fetching the images of services.
+
+    Raises:
+        PlaceLostError: One of `containers` has ended; services run on without it.
+    """
+    states = [state_of(pod, name) for name in containers]
+    if any("terminated" in state for state in states):
+        raise end_of_place()
+    begun = all(state_of(pod, name).keys() & {"running", "terminated"} for name in services)
+    return begun and all("running" in state for state in states)
+
+
+def _unstartable(why: str) -> EngineError:
+    """Return the error of a pod that cannot start, with the way out for services of root."""
+    way_out = f"; {_BASELINE}" if _NOT_ADMITTED in why or _ROOT in why else ""
+    return EngineError(
+        f"the worker's pod cannot start: {one_line(why, limit=500)}{way_out}", key="pod.start"
+    )
 
 
 def state_of(pod: Mapping[str, Any], container: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from importlib.resources import files
 from string import Template
 from typing import Any, NamedTuple
@@ -28,6 +29,18 @@ subjects:
 """
 
 
+ENFORCE = "pod-security.kubernetes.io/enforce"
+"""Label of a namespace with the pods that it admits."""
+
+
+class PodSecurity(Enum):
+    """Kubernetes' standards of pods that a namespace can admit."""
+
+    RESTRICTED = "restricted"
+    BASELINE = "baseline"
+    """Containers of services may start as root, with five capabilities."""
+
+
 class Right(NamedTuple):
     """A right of the role `orchestrator`."""
 
@@ -44,6 +57,7 @@ def manifest(
     groups: Sequence[str] = (),
     pods: int,
     deny: Sequence[str] = (),
+    pod_security: PodSecurity = PodSecurity.RESTRICTED,
 ) -> str:
     """Return the objects as YAML.
 
@@ -53,6 +67,7 @@ def manifest(
         groups: Names of groups of such users.
         pods: How many pods the namespace can have.
         deny: IPv4 networks that workers with an open network cannot reach, besides `CLOSED`.
+        pod_security: Which pods the cluster admits to the namespace.
 
     Raises:
         ConfigError: One of `deny` is no such network.
@@ -62,7 +77,11 @@ def manifest(
     if subjects:
         text += _BINDING
     made = Template(text).substitute(
-        namespace=namespace, pods=pods, broker=BROKER_PORT, closed=json.dumps(_exceptions(deny))
+        namespace=namespace,
+        pods=pods,
+        broker=BROKER_PORT,
+        closed=json.dumps(_exceptions(deny)),
+        pod_security=pod_security.value,
     )
     for kind, name in subjects:
         subject = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}

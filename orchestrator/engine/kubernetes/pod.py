@@ -106,7 +106,7 @@ def user_of(spec: PlaceSpec) -> tuple[int, int]:
     Raises:
         UnsupportedError: The steps have several users, or the image's own.
     """
-    users = {step.spec.user for step in spec.steps}
+    users = {step.spec.user for step in spec.steps if not step.limits.serves}
     user = next(iter(users)).partition(":")[0]
     # protection: pods-never-run-as-root
     if len(users) != 1 or not user.isdecimal() or int(user) in (0, PORTER_USER):
@@ -367,10 +367,12 @@ def check_pod(spec: PlaceSpec) -> None:
         raise UnsupportedError("a pod has no overlays", key="place.no-overlays")
     for step in spec.steps:
         egress = step.spec.egress
+        egress = step.spec.egress
         listed = egress is not None and (egress.hosts or egress.learn)
-        if step.spec.own_program or step.spec.runtime or listed:
+        own = step.spec.own_program and not step.limits.serves
+        if own or step.spec.runtime or listed:
             raise UnsupportedError(
-                "pods have no services, no allow-lists and no `runtime` yet",
+                "pods have no allow-lists and no `runtime` yet",
                 key="place.step-unsupported",
                 hint="use an engine of this machine",
             )

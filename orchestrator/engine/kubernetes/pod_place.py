@@ -36,10 +36,18 @@ from orchestrator.engine.kubernetes.pod import (
     most_processes,
 )
 from orchestrator.engine.kubernetes.pod_network import broker_of, network_of
+from orchestrator.engine.kubernetes.pod_services import (
+    PodService,
+    add_services,
+    is_service,
+    without_services,
+)
 from orchestrator.engine.kubernetes.pod_step import PodStep
+from orchestrator.engine.kubernetes.port_forward import PortForward
 from orchestrator.engine.labels import PLACE
 from orchestrator.engine.part_files import archive_of, described, is_file, source_of, take_part
 from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step, Waiter
+from orchestrator.engine.protocol import Container
 from orchestrator.errors import (
     EngineError,
     NotRunningError,
@@ -99,6 +107,10 @@ class PodPlace:
         self._broker = broker_of(spec)
         self._pod = JobPod(cluster, job_name(spec))
         self._files = self._pod.calls(FILES)
+        self._ordered = without_services(spec)
+        self._forward = PortForward(self._pod)
+        self._unordered: set[str] = set()
+        """Services whose handles were removed, although they run."""
 
     def put(self, parts: Sequence[Part]) -> None:
         """Send the files of parts that are new or have changed; create the pod if necessary."""
@@ -111,8 +123,8 @@ class PodPlace:
             single = frozenset(part.name for part in parts if _is_single(part))
             self._create(single)
             self._await_start()
-            self._feed(PORTER, _porter_spec(self.spec))
-            self._feed(FILES, _files_spec(self.spec))
+            self._feed(PORTER, _porter_spec(self._ordered))
+            self._feed(FILES, _files_spec(self._ordered))
         arrived = self._files.call("measure")["arrived"]
         written = {part.name for part in self.spec.parts if not part.mount.read_only}
         for part in {part.name: part for part in parts if not part.in_memory}.values():
@@ -127,7 +139,9 @@ class PodPlace:
 
     @patient
     def _create(self, single: frozenset[str]) -> None:
-        described = job(self.spec, single, images=self._images)
+        described = job(self._ordered, single, images=self._images)
+        restricted = self._cluster.is_restricted
+        add_services(described, self.spec, images=self._images, restricted=restricted)
         path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"
         until = time.monotonic() + _GONE
         while True:
@@ -148,7 +162,8 @@ class PodPlace:
 
     def _await_start(self) -> None:
         try:
-            found = await_running(self._pod, (PORTER, FILES), self._waiter)
+            services = [step.name for step in self.spec.steps if is_service(step)]
+            found = await_running(self._pod, (PORTER, FILES), self._waiter, services)
         except StartCancelledError:
             self.remove()
             raise
@@ -202,14 +217,22 @@ class PodPlace:
                 with suppress(FileNotFoundError):
                     self._send(part, arrived)
 
-    def order(self, step: str, start: Start) -> PodStep:
-        """Give a step its command, which begins when the returned container is started."""
+    def order(self, step: str, start: Start) -> Container:
+        """Give a step its command, which begins when the returned container is started.
+
+        Services have run since the pod's start.
+        """
         with self._pod.losses():
             return self._give(step, start)
 
-    def _give(self, step: str, start: Start) -> PodStep:
+    def _give(self, step: str, start: Start) -> Container:
+        described = self.spec.step(step)
+        is_ours = (start.network_of or self._pod.job).partition("/")[0] == self._pod.job
+        egress = described.spec.egress
+        # Elsewhere, a step with ports and without hosts needs a network that leads nowhere.
+        is_closed = start.network == "none" or (egress is not None and egress.hosts == ())
         # protection: steps-have-network-of-their-pod
-        if start.network not in ("none", network_of(self.spec)) or start.network_of or start.ports:
+        if not (is_closed or start.network == network_of(self._ordered)) or not is_ours:
             raise UnsupportedError(
                 "the steps of this place have another network", key="place.other-network"
             )
@@ -221,7 +244,10 @@ class PodPlace:
             target = f"tcp:{self._broker}:{BROKER_PORT}"
             await_reached(self._pod, PORTER, target, self._waiter)
             self._broker = None
-        described = self.spec.step(step)
+        self._forward.listen(start.ports)
+        if described.limits.serves:
+            self._unordered.discard(step)
+            return self._service(described)
         answer = self._pod.porter.call("state", step)
         run = answer["run"]
         # A step that follows another one may have begun by itself.
@@ -261,13 +287,29 @@ class PodPlace:
                     self._order(following, start, nonce=FOLLOWS)
                 self._order_following(following.name)
 
-    def step(self, name: str) -> PodStep | None:
+    def step(self, name: str) -> Container | None:
         """Return the container of a step; None if it was not ordered."""
+        described = self.spec.step(name)
+        if described.limits.serves:
+            return None if name in self._unordered else self._service(described)
         answer = self._pod.porter.call("state", name)
         return None if answer["state"] == "waiting" else self._step(name, answer["run"])
 
     def _step(self, name: str, run: int) -> PodStep:
-        return PodStep(self._pod, name, run)
+        found = PodStep(self._pod, name, run)
+        found.ports = self._forward.ports
+        return found
+
+    def _service(self, step: Step) -> PodService:
+        """Return the container of a service; the porter is in the network that all share."""
+        found = PodService(self._pod, step.name if is_service(step) else PORTER)
+        found.ports = self._forward.ports
+        found.then = partial(self._unordered.add, step.name)
+        return found
+
+    def listen(self, ports: Mapping[int, int]) -> None:
+        """Let ports of this machine lead into the pod again, in another process."""
+        self._forward.listen(ports)
 
     def address(self) -> str:
         """Return the address of the pod."""
@@ -304,6 +346,7 @@ class PodPlace:
 
     def remove(self) -> None:
         """Delete the Job; the cluster ends its pod."""
+        self._forward.close()
         self._pod.porter.close()
         self._files.close()
         patient(remove_job)(self._cluster, self._pod.job)

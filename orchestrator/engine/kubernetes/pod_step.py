@@ -29,7 +29,75 @@ exec "$@"
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 
-class PodStep:
+class PodContainer:
+    """What all containers of a pod have in common."""
+
+    def __init__(self, pod: JobPod, container: str, identity: str) -> None:
+        """Store the arguments.
+
+        Args:
+            pod: The pod.
+            container: Name of the container.
+            identity: What names the container besides its Job and its pod.
+        """
+        self._pod, self._container = pod, container
+        self.id = f"{pod.job}/{identity}/{pod.metadata['uid']}"
+        self.ports: Mapping[int, int] = {}
+
+    def wait(self, timeout: float | None) -> ExitStatus:
+        """Block until the cluster records how the container ended.
+
+        Raises:
+            TimeoutError: The step still runs.
+            PlaceLostError: The pod is gone, or ended without a record of the container.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            status = self._end()
+            if status is not None:
+                return status
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"the container `{self._container}` still runs")
+            time.sleep(_LOOK)
+
+    def _end(self) -> ExitStatus | None:
+        pod = self._pod.status()
+        found = state_of(pod, self._container).get("terminated")
+        if found is None:
+            # protection: end-without-exit-code-is-no-success
+            if pod["status"].get("phase") in ENDED:
+                raise end_of_place("the cluster has no record of the container's end")
+            return None
+        # protection: exit-code-is-that-of-clusters-record
+        code = found.get("exitCode")
+        if not isinstance(code, int):
+            raise EngineError(
+                "the cluster does not know the exit code of a container",
+                key="cluster.unreadable-answer",
+            )
+        return ExitStatus(exit_code=code, oom_killed=found.get("reason") == "OOMKilled")
+
+    def enter(self, command: Sequence[str], terminal: TerminalSize | None) -> PodProcess:
+        """Start another command in the container."""
+        return self._pod.run(self._container, command, terminal or False)
+
+    def usage(self) -> Usage | None:
+        """Return None: the cluster's API has no measurements."""
+        return None
+
+    def lost_network(self) -> str | None:
+        """Return None: a pod keeps its network."""
+        return None
+
+    def network_lines(self) -> Iterator[bytes] | None:
+        """Return None: a pod has no gateway."""
+        return None
+
+    def end_network(self) -> None:
+        """Do nothing: a pod has no gateway."""
+
+
+class PodStep(PodContainer):
     """Implements `orchestrator.engine.protocol.Container` for one run of a step."""
 
     def __init__(self, pod: JobPod, step: str, run: int) -> None:
@@ -40,10 +108,8 @@ class PodStep:
             step: Name of the step.
             run: Number of the run, which has a container of its own.
         """
-        self._pod, self._step, self._run = pod, step, run
-        self._container = container_name(step, run)
-        self.id = f"{pod.job}/{step}/{run}/{pod.metadata['uid']}"
-        self.ports: Mapping[int, int] = {}
+        super().__init__(pod, container_name(step, run), f"{step}/{run}")
+        self._step, self._run = step, run
         self.before: Callable[[], None] | None = None
         """Called before the command begins: orders the steps that follow."""
 
@@ -84,39 +150,6 @@ class PodStep:
         for name, data in self._pod.porter.read(offsets):
             yield LogChunk(stream="stderr" if name.endswith(".stderr") else "stdout", data=data)
 
-    def wait(self, timeout: float | None) -> ExitStatus:
-        """Block until the cluster records how the container ended.
-
-        Raises:
-            TimeoutError: The step still runs.
-            PlaceLostError: The pod is gone, or ended without a record of the container.
-        """
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            status = self._end()
-            if status is not None:
-                return status
-            if until is not None and time.monotonic() >= until:
-                raise TimeoutError(f"the step `{self._step}` still runs")
-            time.sleep(_LOOK)
-
-    def _end(self) -> ExitStatus | None:
-        pod = self._pod.status()
-        found = state_of(pod, self._container).get("terminated")
-        if found is None:
-            # protection: end-without-exit-code-is-no-success
-            if pod["status"].get("phase") in ENDED:
-                raise end_of_place("the cluster has no record of the container's end")
-            return None
-        # protection: exit-code-is-that-of-clusters-record
-        code = found.get("exitCode")
-        if not isinstance(code, int):
-            raise EngineError(
-                "the cluster does not know the exit code of a container",
-                key="cluster.unreadable-answer",
-            )
-        return ExitStatus(exit_code=code, oom_killed=found.get("reason") == "OOMKilled")
-
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
         """Send SIGTERM to all processes of the step, or kill them."""
         if self._end() is None:
@@ -127,21 +160,6 @@ class PodStep:
         # protection: entered-commands-are-limited
         limited = ("sh", "-c", _LIMITED, "sh", *command)
         return self._pod.run(self._container, limited, terminal or False)
-
-    def usage(self) -> Usage | None:
-        """Return None: the cluster's API has no measurements."""
-        return None
-
-    def lost_network(self) -> str | None:
-        """Return None: a pod keeps its network."""
-        return None
-
-    def network_lines(self) -> Iterator[bytes] | None:
-        """Return None: a pod has no gateway."""
-        return None
-
-    def end_network(self) -> None:
-        """Do nothing: a pod has no gateway."""
 
     def remove(self) -> None:
         """End the step, so that it can be ordered again, in another container of the pod."""

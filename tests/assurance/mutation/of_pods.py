@@ -15,6 +15,8 @@ MANIFEST = "tests/engine/kubernetes/test_manifest.py"
 PROOF = "tests/engine/kubernetes/test_network_proof.py"
 ENFORCEMENT = "tests/runs/test_enforcement.py"
 STEPS = "tests/engine/in_place/test_steps.py"
+SERVICES = "tests/engine/kubernetes/test_services.py"
+FORWARD = "tests/engine/kubernetes/test_port_forward.py"
 INCOMING = "tests/engine/in_place/test_incoming.py"
 BROKER = "tests/execution/test_broker.py"
 
@@ -54,6 +56,7 @@ def pods() -> Iterator[Protection]:
         (REFUSALS,),
         ("network of pods is not claimed", Give("'network': 'kernel'")),
         ("engine without networks refuses what needs one", Never()),
+        ("service without known port refused", Never()),
         ("steps of one place have one network", Never()),
         ("private addresses cannot be opened by a policy", Never()),
     )
@@ -63,6 +66,27 @@ def pods() -> Iterator[Protection]:
             "closed networks are closed to open pods",
             Replace("(*CLOSED, *map(str, own))", "map(str, own)"),
         ),
+    )
+    yield from marked(
+        (SERVICES,),
+        ("services of pods are not root if the namespace forbids it",
+         Give("'runAsNonRoot': False")),
+        ("root file systems of services in pods are read-only",
+         Give("'readOnlyRootFilesystem': False")),
+        ("no new privileges for services in pods", Give("'allowPrivilegeEscalation': True")),
+        ("services in pods are not privileged", Give("'privileged': True")),
+        ("capabilities of services in pods are dropped", Give("'capabilities': {}")),
+        at="services-of-pods-are-hardened",
+    )  # fmt: skip
+    yield from marked(
+        (SERVICES,),
+        ("services of pods are limited", Give("'resources': {}")),
+        ("log of service is bounded", Never()),
+    )
+    yield from marked(
+        (FORWARD,),
+        ("ports of pod are for this machine only", Replace("'127.0.0.1'", "'0.0.0.0'")),
+        ("connections to pod are bounded", Replace("_MOST_CONNECTIONS", "1000")),
     )
     yield from marked(
         (POD,),

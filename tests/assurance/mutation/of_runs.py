@@ -439,6 +439,10 @@ def caches() -> Iterator[Protection]:
         ("users: cleanups name the runs of others", Replace("run.other_user", "None")),
         ("users: root's git writes as the owner of the repository", Instead("None")),
     )  # fmt: skip
+    yield from marked(
+        ("tests/worker/test_place.py",),
+        ("caches are filled only from files of this machine", Never()),
+    )
     tests = ("tests/workspace/test_caches.py", "tests/system/test_caches_offline.py")
     yield from marked(
         tests,

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -56,11 +56,19 @@ def received(reader: IO[bytes]) -> tuple[int, bytes]:
 
 @contextmanager
 def api_server(
-    tmp_path: Path, answer: Callable[[socket.socket], object], *, refusal: bytes = b""
+    tmp_path: Path,
+    answer: Callable[[socket.socket], object],
+    *,
+    refusal: bytes = b"",
+    connections: int = 1,
 ) -> Iterator[tuple[Cluster, list[str]]]:
-    """Serve one connection: the handshake, then what `answer` sends."""
+    """Serve connections one after the other: the handshake, then what `answer` sends."""
     listener = socket.create_server(("127.0.0.1", 0))
     requests: list[str] = []
+
+    def serve_all() -> None:
+        for _ in range(connections):
+            serve()
 
     def serve() -> None:
         stream, _ = listener.accept()
@@ -73,21 +81,23 @@ def api_server(
             if refusal:
                 stream.sendall(refusal)
                 return
-            (key,) = [
-                line.split(": ", 1)[1]
-                for line in requests[0].split("\r\n")
-                if line.lower().startswith("sec-websocket-key")
-            ]
+            lines = (line.partition(": ") for line in requests[-1].split("\r\n"))
+            headers = {name.lower(): value for name, _, value in lines}
+            key = headers["sec-websocket-key"]
+            protocol = headers["sec-websocket-protocol"].partition(",")[0].encode()
             known = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()
             stream.sendall(
                 b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                b"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\nSec-WebSocket-Accept: "
+                b"Sec-WebSocket-Protocol: "
+                + protocol
+                + b"\r\nSec-WebSocket-Accept: "
                 + base64.b64encode(known)
                 + b"\r\n\r\n"
             )
-            answer(stream)
+            with suppress(ConnectionError):  # the client may hang up
+                answer(stream)
 
-    thread = threading.Thread(target=serve)
+    thread = threading.Thread(target=serve_all)
     thread.start()
     settings = {
         "apiVersion": "v1",

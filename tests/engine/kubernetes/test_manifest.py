@@ -11,7 +11,7 @@ from kubernetes import client
 from orchestrator.cli.app import run
 from orchestrator.engine.diagnosis import Finding
 from orchestrator.engine.kubernetes.diagnosis import diagnose
-from orchestrator.engine.kubernetes.manifest import Right, manifest, rights
+from orchestrator.engine.kubernetes.manifest import ENFORCE, Right, manifest, rights
 from orchestrator.engine.spec import CLOSED
 from tests.support.errors import reports
 
@@ -46,7 +46,7 @@ def test_everything_is_in_the_namespace_and_nothing_is_a_secret() -> None:
     for one in objects():
         place = one["metadata"].get("namespace", one["metadata"]["name"])
         assert place == "team"
-    assert not {"secrets", "configmaps", "nodes", "*", "persistentvolumeclaims", "pods/log"} & {
+    assert not {"secrets", "configmaps", "nodes", "*", "persistentvolumeclaims"} & {
         part for right in rights() for part in right
     }
     assert Right("create", "", "pods/exec") in rights()
@@ -58,6 +58,9 @@ def test_command_prints_the_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["kubernetes", "manifest", "--namespace", "team", "--user", "me"]) == 0
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     assert printed == objects(users=["me"], pods=100)
+    assert run(["kubernetes", "manifest", "--pod-security", "baseline"]) == 0
+    (namespace, *_) = yaml.safe_load_all(capsys.readouterr().out)
+    assert [*namespace["metadata"]["labels"].items()] == [(ENFORCE, "baseline")]
     for wrong in ("default", "A", "a: b", "-"):
         with reports("cluster.namespace-name"):
             run(["kubernetes", "manifest", "--namespace", wrong])
@@ -115,8 +118,8 @@ def found(refused: Right | None, reached: str = "") -> Iterator[Finding]:
 def test_missing_right_is_named(right: Right) -> None:
     first, *rest = found(right)
     assert f"`{right.verb}` `{right.resource}`" in first.detail
-    # Only the reason of a wait can be left out.
-    needed = right.resource != "events"
+    # Workers do without the reason of a wait, the output of services, and ports.
+    needed = right.resource not in ("events", "pods/log", "pods/portforward")
     assert (first.state, first.exit_code) == (("fail", 3) if needed else ("warn", 0))
     assert bool(rest) is not needed
 

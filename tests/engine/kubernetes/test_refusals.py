@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from orchestrator.engine.place import PlaceSpec
 from orchestrator.engine.spec import BrokerLink
 from orchestrator.errors import UnsupportedError
 from orchestrator.worker.place import check_place_network, check_transfer
+from orchestrator.worker.services import check_known_ports
 from tests.engine.kubernetes.test_pod import OPEN, WORKERS, linked, spec
 from tests.support.errors import raises
-from tests.support.settings import load
+from tests.support.settings import load, write
 
 pytestmark = pytest.mark.process
 ANSWERS = {
@@ -82,7 +84,6 @@ def check(engine: KubernetesEngine, top: Path, **settings: object) -> None:
     ("key", "settings"),
     [
         ("engine.unsupported", {"keys": "broker", "network": "allowlist", "allow": ("a.example",)}),
-        ("engine.ports-elsewhere", {"network": "none", "ports": "3000"}),
         ("engine.unsupported", {"network": "learn"}),
         ("engine.unsupported", {"network": "allowlist", "allow": ("example.com",)}),
         ("engine.unsupported", {"check_network": "learn", "checks": ("true",)}),
@@ -127,3 +128,28 @@ def test_every_pod_but_the_brokers_proves_the_policy(
     for place in (linked(None), linked(WORKERS), spec(steps=OPEN)):
         assert proof(place) is engine._network
     assert proof(linked(BrokerLink())) is None
+
+
+SERVICE = {"image": "redis:8"}
+
+
+@pytest.mark.parametrize(
+    "missing", [{}, {"health": "true", "variables": {"URL": "redis://{host}:{port}"}}]
+)
+def test_service_needs_what_only_its_image_knows(
+    engine: KubernetesEngine, tmp_path: Path, missing: dict[str, object]
+) -> None:
+    def check_service(service: dict[str, object]) -> None:
+        file = write(tmp_path, json.dumps({"services": {"cache": service}}))
+        config = load({"network": "none", "ports": "3000"}, file=file)
+        features = engine.check(images=(), runtime=None)
+        check_transfer(engine, features, config)
+        check_place_network(engine, features, config, worker_egress(config, (), {}))
+        known = replace(features, knows_images=True)
+        check_known_ports(engine, known, config.project.services)
+        check_known_ports(engine, features, config.project.services)
+
+    check_service({**SERVICE, "health": "true"})
+    check_service({**SERVICE, **missing, "port": 6379})
+    with raises("service.port-unknown"):
+        check_service({**SERVICE, **missing})

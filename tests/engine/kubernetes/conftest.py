@@ -1,0 +1,77 @@
+"""A stand-in for the API server of a cluster."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.engine.kubernetes.cluster import Cluster
+
+
+@dataclass
+class Api:
+    """Answers by path; a path without an answer is 404."""
+
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    silent: int = 0
+    """Number of requests that get no answer."""
+    forbids: bool = False
+    allowed: str = ""
+    """The only path that is not forbidden then."""
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, api: Api) -> Iterator[Path]:
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            path = self.path.partition("?")[0]
+            api.asked.append((self.command, path))
+            if api.silent:
+                api.silent -= 1
+                self.close_connection = True
+                return
+            found = api.answers.get(path)
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            is_forbidden = api.forbids and path != api.allowed
+            self.send_response(403 if is_forbidden else 200 if found is not None else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps(found or {"reason": "NotFound"}).encode())
+
+        do_GET = do_POST = do_DELETE = answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+            ],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "namespace": "agents"}}],
+            "current-context": "x",
+        }
+        settings["contexts"][0]["context"]["user"] = "u"  # type: ignore[index]
+        file = tmp_path / "kubeconfig"
+        file.write_text(json.dumps(settings))
+        yield file
+        server.shutdown()
+
+
+@pytest.fixture
+def cluster(kubeconfig: Path) -> Cluster:
+    return Cluster(kubeconfig=kubeconfig)
