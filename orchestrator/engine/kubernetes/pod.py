@@ -97,6 +97,13 @@ def container_name(step: str, run: int) -> str:
     return f"{step}-{run}"
 
 
+def is_ordered(step: Step) -> bool:
+    """Return whether a step begins with an order, unlike services, which begin with their pod."""
+    # Of the steps that serve others, only the broker is ordered: its keys must be in no object.
+    link = step.spec.link
+    return not step.limits.serves or (link is not None and link.broker is None)
+
+
 def user_of(spec: PlaceSpec) -> tuple[int, int]:
     """Return user and group of the steps, which own all files of the place.
 
@@ -106,7 +113,7 @@ def user_of(spec: PlaceSpec) -> tuple[int, int]:
     Raises:
         UnsupportedError: The steps have several users, or the image's own.
     """
-    users = {step.spec.user for step in spec.steps if not step.limits.serves}
+    users = {step.spec.user for step in spec.steps if is_ordered(step)}
     user = next(iter(users)).partition(":")[0]
     # protection: pods-never-run-as-root
     if len(users) != 1 or not user.isdecimal() or int(user) in (0, PORTER_USER):
@@ -367,9 +374,8 @@ def check_pod(spec: PlaceSpec) -> None:
         raise UnsupportedError("a pod has no overlays", key="place.no-overlays")
     for step in spec.steps:
         egress = step.spec.egress
-        egress = step.spec.egress
         listed = egress is not None and (egress.hosts or egress.learn)
-        own = step.spec.own_program and not step.limits.serves
+        own = step.spec.own_program and is_ordered(step)
         if own or step.spec.runtime or listed:
             raise UnsupportedError(
                 "pods have no allow-lists and no `runtime` yet",

@@ -31,6 +31,7 @@ from orchestrator.engine.kubernetes.pod import (
     STATE,
     USAGE,
     check_pod,
+    is_ordered,
     job,
     job_name,
     most_processes,
@@ -245,7 +246,7 @@ class PodPlace:
             await_reached(self._pod, PORTER, target, self._waiter)
             self._broker = None
         self._forward.listen(start.ports)
-        if described.limits.serves:
+        if not is_ordered(described):
             self._unordered.discard(step)
             return self._service(described)
         answer = self._pod.porter.call("state", step)
@@ -290,7 +291,7 @@ class PodPlace:
     def step(self, name: str) -> Container | None:
         """Return the container of a step; None if it was not ordered."""
         described = self.spec.step(name)
-        if described.limits.serves:
+        if not is_ordered(described):
             return None if name in self._unordered else self._service(described)
         answer = self._pod.porter.call("state", name)
         return None if answer["state"] == "waiting" else self._step(name, answer["run"])

@@ -15,7 +15,7 @@ import websocket
 
 from orchestrator.engine.kubernetes.channel import hang_up
 from orchestrator.engine.kubernetes.job_pod import JobPod, state_of
-from orchestrator.engine.kubernetes.pod import literal, resources
+from orchestrator.engine.kubernetes.pod import is_ordered, literal, resources
 from orchestrator.engine.kubernetes.pod_step import PodContainer
 from orchestrator.engine.place import PlaceSpec, Step
 from orchestrator.engine.protocol import ContainerState, LogChunk
@@ -40,12 +40,12 @@ def is_service(step: Step) -> bool:
 
     The step that only owns the network of services is none: all containers of a pod share one.
     """
-    return step.limits.serves and step.spec.own_program
+    return not is_ordered(step) and step.spec.own_program
 
 
 def without_services(spec: PlaceSpec) -> PlaceSpec:
     """Return a place with only the steps that are ordered."""
-    return replace(spec, steps=tuple(step for step in spec.steps if not step.limits.serves))
+    return replace(spec, steps=tuple(step for step in spec.steps if is_ordered(step)))
 
 
 def add_services(

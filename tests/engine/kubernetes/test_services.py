@@ -18,7 +18,7 @@ from orchestrator.engine.kubernetes.pod import check_pod, job
 from orchestrator.engine.kubernetes.pod_place import PodPlace, _porter_spec
 from orchestrator.engine.kubernetes.pod_services import PodService, add_services, without_services
 from orchestrator.engine.place import PlaceSpec, Start, Step, StepLimits, Waiter
-from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
+from orchestrator.engine.spec import BrokerLink, ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import EngineError, PlaceLostError
 from tests.engine.kubernetes.conftest import Api
 from tests.engine.kubernetes.test_channel import api_server, frame
@@ -98,6 +98,17 @@ def test_service_is_confined(restricted: bool) -> None:
     assert mount["mountPath"] == "/data"
     wanted = {"name": mount["name"], "emptyDir": {"medium": "Memory", "sizeLimit": "1000"}}
     assert wanted in volumes
+
+
+def test_broker_is_ordered_although_it_only_serves_others() -> None:
+    """Its command and its keys come with the order, so it is no service of its pod."""
+    broker = Step(name="broker", spec=replace(STEP, link=BrokerLink()), limits=SERVES)
+    described = replace(without(), steps=(broker,))
+    check_pod(described)
+    assert without_services(described) == described
+    linked = replace(HOLDER, link=BrokerLink(broker="10.0.0.7"))
+    holder = Step(name="services", spec=linked, limits=SERVES)
+    assert without_services(replace(spec(), steps=(holder, *without().steps))) == without()
 
 
 def test_only_services_may_run_the_program_of_their_image() -> None:
