@@ -109,8 +109,17 @@ def test_connections_at_the_same_time_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_forward, "_MOST_CONNECTIONS", 1)
+    opened: list[int] = []
+    first_open = PortForward._open
+
+    def note(made: PortForward, port: int) -> object:
+        # The stand-in serves one connection after the other: only the attempt counts.
+        opened.append(port)
+        return first_open(made, port)
+
+    monkeypatch.setattr(PortForward, "_open", note)
     with (
-        api_server(tmp_path, echo, connections=3) as (cluster, requests),
+        api_server(tmp_path, echo, connections=3) as (cluster, _),
         forwarded(cluster) as (_, port),
         socket.create_connection(("127.0.0.1", port), 20) as first,
     ):
@@ -121,7 +130,7 @@ def test_connections_at_the_same_time_are_limited(
             second.settimeout(1)
             with pytest.raises(TimeoutError):
                 second.recv(1)
-            assert len(requests) == 2
+            assert len(opened) == 2
             first.close()
             second.settimeout(20)
             assert said(second, 5) == b"<two>"
