@@ -35,6 +35,7 @@ _USERS = range(200_000, 2_000_000)
 """Users of steps. The kernel's limit on processes is about all of a user's on the node."""
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _SPARE = 300
+_WEEK = 7 * 24 * 3600
 _LOST_NODE = 60
 _REMOVED_AFTER = 600
 _CHANNEL_SIZE = 20 * 1024**2
@@ -134,6 +135,14 @@ def most_processes(spec: PlaceSpec, step: Step) -> int:
     return step.spec.pids + RUNS * len(spec.steps)
 
 
+def _lifetime(spec: PlaceSpec) -> int | None:
+    """Return after how many seconds the cluster ends a place; None if a step has no time limit."""
+    if any(step.limits.timeout is None for step in spec.steps):
+        return None
+    longest = sum((step.limits.timeout or 0) + step.limits.grace for step in spec.steps)
+    return int(spec.start_within + START + longest + spec.collect_within + _SPARE)
+
+
 def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -> dict[str, Any]:
     """Return the Job of a place.
 
@@ -145,9 +154,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
     base = images.get(BASE_IMAGE, BASE_IMAGE)
     # protection: policy-selects-pods-of-workers
     labels = selectable({**spec.labels, PLACE: spec.name, NETWORK: network_of(spec)})
-    longest = sum((step.limits.timeout or 0) + step.limits.grace for step in spec.steps)
-    seconds = int(spec.start_within + START + longest + spec.collect_within + _SPARE)
-    unlimited = any(step.limits.timeout is None for step in spec.steps)
+    lifetime = _lifetime(spec)
     containers = [
         _helper(PORTER, base, "serve", (PORTER_USER, PORTER_USER), _porter_mounts(spec)),
         _helper(FILES, base, "watch", user_of(spec), _files_mounts(spec)),
@@ -169,7 +176,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
             "backoffLimit": 0,
             "completions": 1,
             # Without a limit of time for a step, only the client ends it.
-            **({} if unlimited else {"activeDeadlineSeconds": seconds}),
+            **({} if lifetime is None else {"activeDeadlineSeconds": lifetime}),
             "ttlSecondsAfterFinished": _REMOVED_AFTER,
             "template": {
                 "metadata": {"labels": labels, "annotations": {**spec.labels}},
@@ -258,6 +265,8 @@ def _step(
     asked = (f"{share}m", described.memory) if is_largest else ("1m", 1024**2)
     # protection: shim-limits-processes-and-open-files
     limits = [str(most_processes(spec, step)), str(described.open_files)]
+    # A second run can be ordered as long as the pod lives.
+    waits = int(max(spec.start_within, START)) if number == 1 else _lifetime(spec) or _WEEK
     return {
         "name": container_name(step.name, number),
         "image": images.get(described.image, described.image),
@@ -265,8 +274,7 @@ def _step(
         "workingDir": described.workdir,
         "command": [
             f"{_CHANNEL}/{number}/sh", "-c", literal(_shim()), "shim", f"{_CHANNEL}/{number}",
-            str(int(max(spec.start_within, START))),
-            *limits,
+            str(waits), *limits,
         ],
         "securityContext": security(user, group),
         "resources": resources(*asked, None if millis is None else f"{millis}m", described.memory),

@@ -87,6 +87,16 @@ def test_pods_of_a_run_are_spread_over_nodes() -> None:
     assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
 
 
+@pytest.mark.parametrize("timeout", [9000.0, None])
+def test_second_run_can_be_ordered_as_long_as_the_pod_lives(timeout: float | None) -> None:
+    steps = tuple(replace(step, limits=StepLimits(timeout=timeout)) for step in spec().steps)
+    described = job(spec(steps=steps), frozenset(), images={})
+    waits = [int(found["command"][5]) for found in containers(described) if "-2" in found["name"]]
+    lifetime = described["spec"].get("activeDeadlineSeconds", 24 * 3600)
+    assert len(waits) == 2
+    assert min(waits) >= lifetime > 9000
+
+
 def test_every_container_is_hardened() -> None:
     for container in containers(job(spec(), frozenset(), images={})):
         context = container["securityContext"]
