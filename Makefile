@@ -21,6 +21,9 @@
 # make engines    test the engines of other Debian releases (half an hour, network)
 # make mutation   remove each protection in turn, and check that a test fails
 #                 (half an hour)
+# make cluster    test the engine `kubernetes` on a cluster of three nodes on this machine (three quarters
+#                 of an hour; the first time, programs are built for ten minutes)
+# make cluster-smoke  a few of these tests, on one node
 
 PYTHON ?= python3
 # Tests of a file run in one process, because they share fixtures. tests/support/cost.py orders the
@@ -36,7 +39,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup images agent-images test test-fast test-lowest test-all variants agents attacks check docs demo bench \
-  faults fuzz mutation validators engines zipapp clean
+  faults fuzz mutation validators engines zipapp cluster cluster-smoke clean
 
 setup: images
 
@@ -130,6 +133,13 @@ mutation: images
 # A Kubernetes cluster of Debian's packages on this machine, which is built once (minutes) and kept.
 cluster: images
 	$(BIN)/python -m tests.cluster.lab test
+
+# A part of it for CI, on one node: a run that commits, the proof of the network policy, a killed client.
+cluster-smoke: images
+	ORCHESTRATOR_TEST_NODES=1 $(BIN)/python -m tests.cluster.lab test --durations 0 \
+	  tests/cluster/test_command.py::test_work_comes_back_on_a_branch \
+	  'tests/cluster/test_network.py::test_task_begins_when_its_network_is_closed[none-0.0]' \
+	  'tests/cluster/test_killed_clients.py::test_killed_run_is_resumed_and_its_task_ran_once[after-launch]'
 
 validators: images
 	$(BIN)/python tests/system/registry_validators.py

@@ -61,7 +61,7 @@ class ImageNotFoundError(OrchestratorError):
 
 
 class ImageBuildError(OrchestratorError):
-    """An image could not be pulled, bootstrapped or built."""
+    """An image could not be pulled, bootstrapped, built or pushed."""
 
     exit_code = 3
 

@@ -98,6 +98,7 @@ NO_API: dict[str, str] = {
     **dict.fromkeys(("ui", "mcp"), _SERVER),
     **dict.fromkeys(("init", "doctor", "completion", "setup", "uninstall"), _SET_UP),
     **dict.fromkeys(("image build", "image ls", "image save", "image load", "image sbom"), _SET_UP),
+    "image push": _SET_UP,
     **dict.fromkeys(("cache warm", "cache ls", "cache clear"), _SET_UP),
     "kubernetes manifest": _SET_UP,
     **dict.fromkeys(("config schema", "spec schema", "config validate"), "is about files"),

@@ -60,7 +60,7 @@ LIMITS: Mapping[str, Limit] = {
     # Places with volumes (`engine/in_place` and what uses it) came on top of what existed.
     "lines": Limit(91_900, 70_000),
     "lines of docstrings, percent": Limit(14, 13),
-    "modules": Limit(590, 440),
+    "modules": Limit(592, 440),
     "lines per function": Limit(18.2, 20),
     "private functions with one caller, percent": Limit(22.1, 20),
     "function names that begin with a participle, percent": Limit(2.3, 2.5),

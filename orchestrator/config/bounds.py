@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.config.container import NETWORKS, Limits
 from orchestrator.config.fields import (
+    CLUSTER_FIELDS,
     CONTAINER_FIELDS,
     FIELDS,
     JUDGE_FIELDS,
@@ -140,6 +141,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
     CONTAINER_FIELDS["calls_per_minute"]: _is_longer,
     CONTAINER_FIELDS["read_only"]: _is_less,
     **{CONTAINER_FIELDS[name]: _differs for name in ("engine", "runtime")},
+    **dict.fromkeys(CLUSTER_FIELDS.values(), _differs),
     TRIGGER_FIELDS["notify"]: _differs,
     TRIGGER_FIELDS["paths"]: _leads_outside,
     TRIGGER_FIELDS["enforce"]: _differs,

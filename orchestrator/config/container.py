@@ -197,8 +197,8 @@ class Isolation(Model):
     write to the worktree.
     """
     runtime: Annotated[str | None, Option(Group.ISOLATION, "NAME")] = None
-    """OCI runtime of the containers, such as `runsc`; the container engine must have it. Default:
-    the engine's default.
+    """OCI runtime of the containers, such as `runsc`; the container engine must have it. With the
+    engine `kubernetes`, the name of a RuntimeClass. Default: the engine's default.
     """
     allow_unenforced: Annotated[
         tuple[Limit, ...],

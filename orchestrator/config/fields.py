@@ -9,6 +9,7 @@ from typing import Any, Literal, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.judging import Judging
 from orchestrator.config.node import Node
@@ -26,6 +27,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {
     "triggers": Triggers,
     "project": Project,
     "judge": Judging,
+    "cluster": PodSettings,
 }
 RUN_FIELDS: Mapping[str, FieldPath] = {
     name: (name,)
@@ -49,6 +51,10 @@ TRIGGER_FIELDS: Mapping[str, FieldPath] = {
 """Settings in the block `triggers:` of a file, by key."""
 JUDGE_FIELDS: Mapping[str, FieldPath] = {name: ("judge", name) for name in Judging.model_fields}
 """Settings in the block `judge:` of a file, by key."""
+CLUSTER_FIELDS: Mapping[str, FieldPath] = {
+    name: ("cluster", name) for name in PodSettings.model_fields
+}
+"""Settings in the block `cluster:` of a file, by key."""
 PROJECT_FIELDS: Mapping[str, FieldPath] = {
     name.removesuffix("_"): ("project", name) for name in Project.model_fields
 }
@@ -58,6 +64,7 @@ FIELDS: Mapping[str, FieldPath] = {
     **CONTAINER_FIELDS,
     **TRIGGER_FIELDS,
     **JUDGE_FIELDS,
+    **CLUSTER_FIELDS,
     **PROJECT_FIELDS,
 }
 BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
@@ -65,6 +72,7 @@ BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
     "container": CONTAINER_FIELDS,
     "triggers": TRIGGER_FIELDS,
     "judge": JUDGE_FIELDS,
+    "cluster": CLUSTER_FIELDS,
 }
 PROVIDERS: FieldPath = ("providers",)
 TOP_FIELDS: Mapping[str, FieldPath] = {
@@ -144,7 +152,10 @@ def option_of(field: FieldPath) -> Option | None:
 
 OPTIONS: Mapping[str, Option] = {
     key: option
-    for model_fields in (RUN_FIELDS, CONTAINER_FIELDS, PROJECT_FIELDS, TRIGGER_FIELDS)
+    for model_fields in (
+        *(RUN_FIELDS, CONTAINER_FIELDS, PROJECT_FIELDS, TRIGGER_FIELDS),
+        CLUSTER_FIELDS,
+    )
     for key, field in model_fields.items()
     if (option := option_of(field)) is not None
 }

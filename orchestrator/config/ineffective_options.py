@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from orchestrator.config.container import CLUSTERS
 from orchestrator.config.fields import flag
 from orchestrator.config.run import ParallelConfig
 
@@ -20,6 +21,10 @@ def _setup(config: ParallelConfig) -> bool:
 
 def _broker(config: ParallelConfig) -> bool:
     return config.isolation.keys == "broker"
+
+
+def _cluster(config: ParallelConfig) -> bool:
+    return config.isolation.engine in CLUSTERS
 
 
 def _triggers(config: ParallelConfig) -> bool:
@@ -42,6 +47,7 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
         _triggers,
         "`--alert-silence`, `--alert-errors`, `--alert-prompt` or `--alert-outside`",
     ),
+    "registry": (_cluster, "`--engine kubernetes`"),
     "retry_delay": (_retries, "`--retries`"),
     "retry_from": (
         # A restart after a refusal by the provider does not count as a retry.

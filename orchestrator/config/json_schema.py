@@ -21,6 +21,7 @@ _ABOUT = {
     "container": "Limits and isolation of each worker's container.",
     "triggers": "Conditions under which a worker needs attention.",
     "judge": "How commits of workers are judged and tested.",
+    "cluster": "Images and nodes of workers in a cluster.",
 }
 
 

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.config.container import Isolation, Limits, Network
 from orchestrator.config.judging import Judging
 from orchestrator.config.option import Group, Option
@@ -51,7 +52,6 @@ Age = Annotated[
     AfterValidator(_check_age),
     WithJsonSchema({"type": "string", "pattern": f"^{AGE}$"}),
 ]
-
 
 StageKey = Literal["setup", "teardown", "checks"]
 """Keys of settings with commands that run before or after the agent."""
@@ -129,7 +129,6 @@ class Provider(Model):
 
 
 _PROVIDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
-
 
 MOST_WORKERS = 10
 """Default of `max_workers`."""
@@ -285,6 +284,7 @@ class ParallelConfig(Model):
     triggers: Triggers = Triggers()
     project: Project = Project()
     judge: Judging = Judging()
+    cluster: PodSettings = PodSettings()
 
     @field_validator("workers")
     @classmethod

@@ -34,6 +34,7 @@ PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
 NO_VARIABLE = frozenset(
     {"allow_sets", "tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS, *JUDGE_FIELDS}
+    | {"images", "node_selector", "tolerations"}
 )
 """Settings without an environment variable. Workers have variables `ORCHESTRATOR_SECRETS` and
 `ORCHESTRATOR_CONTEXT` for other purposes, and may run this program too. Settings of a project

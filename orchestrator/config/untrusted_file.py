@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.config.bounds import WIDER, value_of
 from orchestrator.config.container import NETWORKS, Limits
 from orchestrator.config.fields import (
+    CLUSTER_FIELDS,
     CONTAINER_FIELDS,
     PROJECT_FIELDS,
     RUN_FIELDS,
@@ -34,6 +35,7 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
         *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
         *(CONTAINER_FIELDS[name] for name in ("calls_per_minute", "git_read", "key_models")),
         *(CONTAINER_FIELDS[name] for name in ("allow_unenforced", "company", "engine")),
+        *CLUSTER_FIELDS.values(),
         TRIGGER_FIELDS["notify"],
         PROJECT_FIELDS["services"],
     }

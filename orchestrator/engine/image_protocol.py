@@ -88,6 +88,22 @@ class ImageEngine(Protocol):
             ImageNotFoundError: The engine does not have `image`.
         """
 
+    def push(self, image: str, *, name: str, progress: Progress) -> str:
+        """Push an image to a registry, with the user's credentials for it.
+
+        Args:
+            image: The image.
+            name: Its name there, with the registry.
+            progress: Called with each line of output.
+
+        Returns:
+            The digest by which the registry knows the image.
+
+        Raises:
+            ImageNotFoundError: The engine does not have the image.
+            ImageBuildError: The registry cannot be reached, or refuses.
+        """
+
     def files(
         self, image: str, top: str, wanted: Callable[[str], bool]
     ) -> Iterator[tuple[str, bytes]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
 from orchestrator.files.disk_usage import DiskUse
@@ -329,6 +330,14 @@ class PlaceEngine(Protocol):
             UnsupportedError: The place needs something that these places do not have.
             EngineError: The place could not be created.
         """
+
+
+@runtime_checkable
+class ClusterEngine(Protocol):
+    """An engine whose places are pods, with settings of their own."""
+
+    def configure(self, settings: PodSettings) -> None:
+        """Use the user's settings for the pods that are created from now on."""
 
 
 @runtime_checkable

@@ -36,7 +36,7 @@ from orchestrator.engine.egress import (
 )
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
-from orchestrator.engine.place import RemoteEngine
+from orchestrator.engine.place import ClusterEngine, RemoteEngine
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError, ImageNotFoundError
 from orchestrator.git.in_progress import check_settled
@@ -103,6 +103,8 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
         OrchestratorError: The run could not start. The error lists every problem.
     """
     problems = Problems()
+    if isinstance(engine, ClusterEngine):
+        engine.configure(request.config.cluster)
     request = _with_known_runtime(request, engine, problems)
     request = replace(request, resolve=resolver_of(engine))
     repository, settings = _check_settings(request, problems)

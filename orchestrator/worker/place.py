@@ -10,7 +10,7 @@ from ipaddress import IPv4Network
 
 from orchestrator.broker.repositories import GIT_FILE
 from orchestrator.config.company import BUNDLE
-from orchestrator.config.container import GATEWAYS
+from orchestrator.config.container import CLUSTERS, GATEWAYS
 from orchestrator.config.network_access import Access, stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.features import EngineFeatures
@@ -86,7 +86,7 @@ def check_transfer(
     used = {
         # Where nothing can be mounted, they start empty.
         "`caches`": project.caches and isolation.transfer == "streams",
-        "`runtime`": isolation.runtime,
+        "`runtime`": isolation.runtime and isolation.engine not in CLUSTERS,
         "`enforce: ro`": config.triggers.enforce == "ro",
     }
     # protection: streams-refuse-what-they-cannot-do

@@ -66,6 +66,11 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
         ("swap", "pids"),
     ),
     "engine": (["--engine", "kubernetes"], ("isolation", "engine"), "kubernetes"),
+    "registry": (
+        ["--registry", "reg.example/team"],
+        ("cluster", "registry"),
+        "reg.example/team",
+    ),
     "transfer": (["--transfer", "streams"], ("isolation", "transfer"), "streams"),
     "company": (
         ["--company", "pip=https://mirror.example/simple"],

@@ -102,6 +102,7 @@ COMMANDS: Mapping[str, Command] = {
     "image ls": Command(("image", "ls"), 7, has_engine=False),
     "image save": Command(("image", "save", "images.tar"), 7, has_engine=False),
     "image load": Command(("image", "load", "nope.tar"), 7, has_engine=False),
+    "image push": Command(("image", "push", "reg.example"), 7, has_engine=False),
     "image sbom": Command(("image", "sbom", "nope"), 7, has_engine=False),
     "kubernetes manifest": Command(("kubernetes", "manifest")),
     "cache warm": Command(("cache", "warm"), 3),

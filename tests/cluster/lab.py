@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from orchestrator.engine.kubernetes.manifest import manifest
+from tests.support.ports import free_port
 
 NAMESPACE = "agents"
 LAB = "ORCHESTRATOR_TEST_CLUSTER"
@@ -34,6 +35,8 @@ BASE_IMAGE = "orchestrator/base:latest"
 _NETWORK = "10.77.0"
 HUB = f"{_NETWORK}.254"
 _PUBLIC = "44.44.44.44"
+PRIVATE = f"{HUB}:5001"
+"""The registry that demands a password, and has the same images as the other one."""
 _CGROUPS = Path("/sys/fs/cgroup")
 
 _CERTIFICATES = """
@@ -126,7 +129,31 @@ oom_score = 0
   default_runtime_name = "runc"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".registry.mirrors."{registry}"]
+  endpoint = ["http://{hub}:5000"]
+[plugins."io.containerd.grpc.v1.cri".registry.mirrors."{private}"]
+  endpoint = ["http://{private}"]
 """
+
+_PAUSE = """\
+FROM {image} AS base
+USER root
+RUN mkdir /pause && cp -L --parents /bin/sleep $(ldd /bin/sleep | grep -o "/[^ ]*") /pause
+FROM scratch
+COPY --from=base /pause /
+CMD ["/bin/sleep", "infinity"]
+"""
+"""The image that every pod needs: it shares no layer with those of workers."""
+
+_REGISTRY = """\
+version: 0.1
+log: {{level: warn}}
+storage: {{filesystem: {{rootdirectory: {d}/registry}}}}
+http: {{addr: "{address}"}}
+"""
+_LOGIN = "auth: {{htpasswd: {{realm: lab, path: {d}/htpasswd}}}}\n"
+_PASSWORDS = "ann:$2b$04$oFwNPJMjughGkLmJyaZvg.R0/4tU.eEXLXboO5Vx4aTC.jvMWSmNa\n"
+"""The password of `ann` is `sesame`."""
 
 
 class Lab:
@@ -137,11 +164,13 @@ class Lab:
         settings = self.directory / "lab.json"
         if not settings.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
-            new = {"prefix": f"oc{secrets.token_hex(2)}", "nodes": nodes}
+            new = {"prefix": f"oc{secrets.token_hex(2)}", "nodes": nodes, "port": free_port()}
             settings.write_text(json.dumps(new))
         found = json.loads(settings.read_text())
         self.prefix: str = found["prefix"]
         self.nodes = range(1, found["nodes"] + 1)
+        self.registry = f"127.0.0.1:{found['port']}"
+        """The registry to which this machine's Docker engine pushes images for the nodes."""
         self._pause = f"docker.io/orchestrator/pause:{self.prefix}"
         build = Path(__file__).with_name("build.sh")  # takes minutes, once
         done = subprocess.run([build], check=True, stdout=subprocess.PIPE, text=True)
@@ -169,6 +198,16 @@ class Lab:
         for node in self.nodes:
             self._shell(f"{self._ctr(node)} image import {archive}")
         archive.unlink()
+
+    def remove_images(self) -> None:
+        """Remove all images but the one that every pod needs from all nodes."""
+        for node in self.nodes:
+            ctr = [*self._ctr(node).split(), "image"]
+            listed = subprocess.run([*ctr, "ls"], check=True, stdout=subprocess.PIPE, text=True)
+            rows = [line.split() for line in listed.stdout.strip().split("\n")[1:]]
+            (kept,) = {digest for name, _, digest, *_ in rows if name == self._pause}
+            removed = [name for name, _, digest, *_ in rows if digest != kept]
+            subprocess.run([*ctr, "rm", "--sync", *removed], check=True, stdout=subprocess.PIPE)
 
     @contextlib.contextmanager
     def public_address(self) -> Iterator[str]:
@@ -237,6 +276,7 @@ class Lab:
         self._write_accounts()
         self._connect()
         archive = self._save(images)
+        self._start_registries()
         self._start_in_hub(_ETCD)
         self.start_api_server()
         with ThreadPoolExecutor() as pool:
@@ -265,6 +305,7 @@ class Lab:
         for directory in self._cgroups(node):
             directory.mkdir(exist_ok=True)
         (n / "cni/10.conflist").write_text(json.dumps(_pod_network(node, n / "networks")))
+        values |= {"hub": HUB, "registry": self.registry, "private": PRIVATE}
         (n / "containerd.toml").write_text(
             _CONTAINERD_SETTINGS.format(plugins=self.programs / "cni", **values)
         )
@@ -364,6 +405,22 @@ class Lab:
         program, *options = command.format(d=self.directory, hub=HUB).split()
         self._start(program, self.inside(self.programs / "bin" / program, *options))
 
+    def _start_registries(self) -> None:
+        """Start a registry for Docker on this machine, and two for the nodes: of the same images.
+
+        Docker trusts addresses below 127.0.0.0/8 without a certificate.
+        """
+        script = Path(__file__).with_name("registry.sh")
+        done = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True)
+        (self.directory / "htpasswd").write_text(_PASSWORDS)
+        servers = {"registry": self.registry, "nodes": f"{HUB}:5000", "private": PRIVATE}
+        for name, address in servers.items():
+            settings = self.directory / f"{name}.yaml"
+            text = _REGISTRY + (_LOGIN if name == "private" else "")
+            settings.write_text(text.format(d=self.directory, address=address))
+            command = [done.stdout.strip(), "serve", str(settings)]
+            self._start(name, command if name == "registry" else self.inside(*command))
+
     def _until(self, what: str, condition: Callable[[], object], seconds: float = 180) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -375,8 +432,8 @@ class Lab:
 
     def _save(self, images: Sequence[str]) -> Path:
         archive = self.directory / "images.tar"
-        text = f'FROM {images[0]}\nENTRYPOINT []\nCMD ["sleep", "infinity"]\n'
         build = ["docker", "build", "--quiet", "--tag", self._pause, "-"]
+        text = _PAUSE.format(image=images[0])
         subprocess.run(build, input=text, text=True, check=True, capture_output=True)
         self._shell(f"docker save -o {archive} {self._pause} {' '.join(images)}")
         return archive
@@ -481,6 +538,19 @@ def _kill_all(find: Callable[[], set[int]]) -> None:
         time.sleep(0.2)
 
 
+def _check_machine() -> None:
+    """Check that this machine can have a cluster; name what is missing."""
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    packages = {"ip": "iproute2", "nsenter": "util-linux", "openssl": "openssl", "sysctl": "procps",
+                "iptables": "iptables", "containerd": "containerd", "ctr": "containerd",
+                "runc": "runc", "docker": "docker.io", "dpkg-source": "dpkg-dev"}  # fmt: skip
+    missing = {package for program, package in packages.items() if not shutil.which(program)}
+    if missing:
+        sys.exit(f"lab.py: install the packages {', '.join(sorted(missing))}")
+    if os.geteuid():
+        sys.exit("lab.py: a cluster needs root")
+
+
 def _test(nodes: int, arguments: Sequence[str]) -> int:
     """Run pytest in the hub of a new cluster, of which nothing is left even if this is killed."""
     directory = Path(tempfile.mkdtemp(prefix="orchestrator-cluster-"))
@@ -499,6 +569,7 @@ def _test(nodes: int, arguments: Sequence[str]) -> int:
 
 
 def _main(verb: str, *rest: str) -> int:
+    _check_machine()
     if verb == "test":
         nodes = int(os.environ.get("ORCHESTRATOR_TEST_NODES", "3"))
         return _test(nodes, rest)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.judging import Judging
 from orchestrator.config.project import Check, Project
@@ -28,6 +29,7 @@ from tests.support.named_tests import missing_tests
 from tests.support.repository import git
 
 MIB = 1024**2
+POD = "tests/engine/kubernetes/test_pod.py"
 
 
 class Recording(LocalEngine):
@@ -209,6 +211,10 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
         "tests/runs/test_notifications.py::test_command_receives_events_as_json"
     ),
     ("judge", "instruments"): "tests/cli/test_judging_run.py::test_instruments_are_a_setting",
+    **{("cluster", name): f"{POD}::test_settings_of_pods_are_part_of_the_job_and_of_the_proof"
+       for name in PodSettings.model_fields if name != "registry"},
+    ("cluster", "registry"):
+        "tests/engine/kubernetes/test_refusals.py::test_images_that_were_not_pushed_are_refused",
     ("project", "setup"): lambda seen: "true" in seen.role("setup").command,
     ("project", "setup_timeout"): f"{STAGES}::test_setup_has_its_own_deadline",
     ("project", "teardown"): lambda seen: "true" in seen.role("teardown").command,
@@ -218,7 +224,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("project", "dotenv"): "tests/worker/test_dotenv.py::*",
 }  # fmt: skip
 PARTS = {"limits": Limits, "isolation": Isolation, "triggers": Triggers, "project": Project,
-         "judge": Judging}  # fmt: skip
+         "judge": Judging, "cluster": PodSettings}  # fmt: skip
 WORKFLOW_OF_TESTS = "tests/runs/test_workflows.py::test_each_task_has_its_own_settings"
 OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
     "agent": ("review", lambda seen: seen.worker.env["ORCHESTRATOR_AGENT"] == "review"),

@@ -52,6 +52,10 @@ class TestGuest:
             ("container", "env", "{OPENAI_API_BASE: 'http://evil.invalid'}"),
             ("container", "engine", "kubernetes"),
             ("container", "runtime", "evil"),
+            ("cluster", "image_pull_secrets", "[of-another-team]"),
+            ("cluster", "images", "{a: evil.example/b}"),
+            ("cluster", "node_selector", "{a: b}"),
+            ("cluster", "registry", "evil.example"),
             ("container", "secrets", "[NPM_TOKEN]"),
         ],
     )

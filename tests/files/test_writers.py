@@ -134,6 +134,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The directory is in the user's home; the file is written by the helper.": {
         "cli/output/build_progress.py": "BuildProgress.end",
+        "engine/images/registry.py": "push_images",
         "web/access_control.py": "Sessions.open",
     },
     "The kernel's file of this process.": {

@@ -61,6 +61,7 @@ TABLE: dict[str, Row] = {
     "image ls": Row("image ls --help", 0),
     "image save": Row("image save --help", 0),
     "image load": Row("image load --help", 0),
+    "image push": Row("image push --help", 0),
     "image sbom": Row("image sbom --help", 0),
     "kubernetes manifest": Row("kubernetes manifest", 0),
     "setup": Row("setup --help", 0),

@@ -33,6 +33,7 @@ from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.gateway_probe import gateway_problem, open_network_problem
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hint
 from orchestrator.engine.limits_probe import probe_limits
+from orchestrator.engine.place import ClusterEngine
 from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ImageNotFoundError, OrchestratorError, UnsupportedError
 from orchestrator.git import command as git
@@ -91,6 +92,8 @@ def _checks(file: Path | None, name: str | None) -> Iterator[Check]:
         yield check_of_error("engine", error)
         return
     try:
+        if isinstance(engine, ClusterEngine):
+            engine.configure(config.cluster)
         yield from _engine(engine, config)
     finally:
         engine.close()

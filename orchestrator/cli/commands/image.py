@@ -1,4 +1,4 @@
-"""`orchestrator image`: build, list, save and load the images that workers run in."""
+"""`orchestrator image`: build, list, save, load and push the images that workers run in."""
 
 import os
 import sys
@@ -22,17 +22,19 @@ from orchestrator.cli.options import Json, with_options
 from orchestrator.cli.output.build_progress import BuildProgress
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import is_redrawn
+from orchestrator.config.cluster import check_registry
 from orchestrator.config.company import Company
 from orchestrator.engine import load_engine
 from orchestrator.engine.image_protocol import Progress
 from orchestrator.engine.images.archive import ArchivedImage, load_images, save_images
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
-from orchestrator.engine.images.names import BASE_IMAGE, worker_image
+from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hint, worker_image
 from orchestrator.engine.images.project import ProjectImage, read_project
 from orchestrator.engine.images.recipes import RECIPE
+from orchestrator.engine.images.registry import push_images
 from orchestrator.engine.images.sbom import software_bill
 from orchestrator.engine.protocol import Engine
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, ImageNotFoundError
 from orchestrator.files.user_state import state_home
 from orchestrator.text.quantities import size as amount
 from orchestrator.text.sanitize import one_line
@@ -41,7 +43,7 @@ from orchestrator.workspace.untracked import held_back
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Build, list, save and load the images that workers run in.",
+    help="Build, list, save, load and push the images that workers run in.",
 )
 
 
@@ -253,6 +255,52 @@ def load(
     """Load images from a file of `image save`, and print their digests."""
     with own_engine() as engine:
         _show_archived(load_images(engine, file, digests=digest or ()))
+
+
+@app.command()
+def push(
+    registry: Annotated[
+        str, typer.Argument(metavar="REGISTRY", help="Registry, such as `registry.example/team`.")
+    ],
+    agents: Annotated[
+        list[AgentImage] | None,
+        typer.Option(
+            "--agent",
+            help="Agent program whose image is pushed, too; repeatable. [default: all images]",
+        ),
+    ] = None,
+    quiet: Silent = False,
+    json: Json = False,
+) -> None:
+    """Push images to a registry, for workers in a cluster, and print their digests.
+
+    The credentials are those of `docker login`. Runs with the setting `registry` then use the
+    images by these digests.
+    """
+    try:
+        check_registry(registry)
+    except ValueError as error:
+        raise ConfigError(f"`{one_line(registry)}`: {error}", key="registry.invalid") from error
+    with own_engine() as engine, build_progress(quiet=quiet) as progress:
+        ready = [found.tag for found in image_statuses(engine) if _state(found) == "ready"]
+        wanted = _images_of(agents or ())
+        for missing in wanted - {*ready}:
+            raise ImageNotFoundError(
+                f"`{missing}` is missing or stale", key="image.missing", hint=image_hint(missing)
+            )
+        names = [name for name in ready if agents is None or name in wanted]
+        pushed = push_images(engine, names, registry, progress=progress)
+    if json:
+        show_json(dumps({"registry": registry, "images": pushed}, indent=2))
+        return
+    for image, reference in pushed.items():
+        show(f"{one_line(image)} {reference}")
+
+
+def _images_of(agents: Sequence[AgentImage]) -> set[str]:
+    """Return the base image, and the images of agent programs."""
+    fixed = {AgentImage.SHELL: BASE_IMAGE, AgentImage.BROKER: BROKER_IMAGE}
+    return {BASE_IMAGE, *(fixed.get(agent) or worker_image(agent.value) for agent in agents)}
 
 
 @app.command()

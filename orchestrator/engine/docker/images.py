@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +27,9 @@ from orchestrator.files.safe_open import read_limited
 from orchestrator.text.sanitize import one_line, output_line, without_sequences
 from orchestrator.text.split_lines import split_lines
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DENIED = ("denied", "unauthorized", "authentication required", "no basic auth", "forbidden")
+"""Words with which registries refuse a user."""
 _NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
 _CHUNK = 2 * 1024**2
@@ -134,6 +138,25 @@ class DockerImages:
         repository, name = _split(tag)
         with translated(f"tag `{image}`"):
             self._client.tag(image, repository, tag=name, force=True)
+
+    def push(self, image: str, *, name: str, progress: Progress) -> str:
+        """Push an image to a registry, and return the digest by which the registry knows it."""
+        repository, tag = _split(name)
+        action, digest = f"push `{image}` to `{name}`", ""
+        self.tag(image, tag=name)
+        try:
+            with _building(action):
+                for event in self._client.push(repository, tag=tag, stream=True, decode=True):
+                    if "error" in event:
+                        raise _push_error(action, str(event["error"]), name)
+                    digest = str((event.get("aux") or {}).get("Digest", digest))
+                    for line in _lines(event):
+                        progress(line)
+        finally:
+            self.remove_image(name)
+        if not _DIGEST.fullmatch(digest):
+            raise ImageBuildError(f"cannot {action}: the engine told no digest", key="image.push")
+        return digest
 
     def files(
         self, image: str, top: str, wanted: Callable[[str], bool]
@@ -271,6 +294,15 @@ def _lines(event: Mapping[str, Any]) -> list[str]:
     text = without_sequences(str(event.get("stream") or event.get("status") or ""))
     prefix = f"{event['id']}: " if event.get("id") else ""
     return [one_line(prefix + line) for line in split_lines(text) if line.strip()]
+
+
+def _push_error(action: str, error: str, name: str) -> ImageBuildError:
+    host = name.partition("/")[0]
+    hint = f"check that `{host}` is a registry which the container engine can reach"
+    if any(word in error.lower() for word in _DENIED):
+        hint = f"`docker login {host}`, as a user who may push there"
+    message = f"cannot {action}: {output_line(error, limit=500)}"
+    return ImageBuildError(message, key="image.push", hint=hint)
 
 
 def _failure(action: str, error: str, last: Iterable[str]) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.diagnosis import Finding
-from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.images.names import BASE_IMAGE, is_own_name
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.manifest import Right, rights
 from orchestrator.errors import OrchestratorError
@@ -27,7 +28,11 @@ class Prove(Protocol):
 
 
 def diagnose(
-    cluster: Cluster, prove: Prove, repository: str, images: tuple[str, ...]
+    cluster: Cluster,
+    prove: Prove,
+    repository: str,
+    images: tuple[str, ...],
+    settings: PodSettings,
 ) -> Iterator[Finding]:
     """Yield what was found out about the namespace, the rights, the network and the images.
 
@@ -36,10 +41,15 @@ def diagnose(
         prove: Starts short pods of the base image.
         repository: The repository's git common directory, for labels.
         images: The images that a run may use.
+        settings: The user's settings of pods.
     """
     missing = [right for right in rights() if not _is_allowed(cluster, right)]
     yield from _missing(cluster, missing)
     if any(right.resource not in _HELPFUL for right in missing):
+        return
+    # Without the base image there is no pod to test anything with.
+    if problem := image_problem(settings, BASE_IMAGE):
+        yield Finding("image", "fail", problem, push_hint(settings), 3)
         return
     try:
         reached = {network: prove(repository, [network]) for network in ("none", "open")}
@@ -47,10 +57,13 @@ def diagnose(
         code = error.exit_code
         yield Finding("pods", "fail", f"no pod could be tested: {error.message}", error.hint, code)
         return
-    yield Finding("image", "ok", f"{BASE_IMAGE} (a pod was started)")
+    yield Finding("image", "ok", f"{_name(settings, BASE_IMAGE)} (a pod was started)")
     for image in images:
-        if image != BASE_IMAGE:
-            yield Finding("image", "unknown", f"{image}: not tested, only the nodes know")
+        if problem := image_problem(settings, image):
+            yield Finding("image", "warn", problem, push_hint(settings))
+        elif image != BASE_IMAGE:
+            named = _name(settings, image)
+            yield Finding("image", "unknown", f"{named}: not tested, only the nodes know")
     for network, what in reached.items():
         if what:
             hint = f"a network plugin that enforces policies, and {_APPLY}"
@@ -60,6 +73,23 @@ def diagnose(
             detail = f"`{network}` is enforced (tested)"
             # Without a network is how workers are the safest: runs that need more prove it.
             yield Finding("network policy", "ok", detail, enforced=network == "none")
+
+
+def image_problem(settings: PodSettings, image: str) -> str:
+    """Return that an image was not pushed to the user's registry; empty if it need not be."""
+    if settings.registry is None or image in settings.images or not is_own_name(image):
+        return ""
+    return f"`{image}` was not pushed to `{settings.registry}` from this machine"
+
+
+def push_hint(settings: PodSettings) -> str:
+    """Return what pushes the images."""
+    return f"`orchestrator image push {settings.registry}`"
+
+
+def _name(settings: PodSettings, image: str) -> str:
+    there = settings.images.get(image)
+    return f"{image}, there {there}" if there else image
 
 
 def _missing(cluster: Cluster, missing: list[Right]) -> Iterator[Finding]:

@@ -7,12 +7,14 @@ run. What a cluster cannot do yet is refused; nothing is ignored.
 from collections.abc import Collection, Iterator, Mapping
 from typing import NoReturn
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.config.values import Limit
 from orchestrator.engine.diagnosis import Finding
 from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.image_protocol import ImageInfo
+from orchestrator.engine.images.registry import references
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
-from orchestrator.engine.kubernetes.diagnosis import diagnose
+from orchestrator.engine.kubernetes.diagnosis import diagnose, image_problem, push_hint
 from orchestrator.engine.kubernetes.job_pod import JobPod, jobs, remove_job
 from orchestrator.engine.kubernetes.manifest import ENFORCE
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
@@ -29,7 +31,7 @@ from orchestrator.engine.protocol import (
     TerminalSize,
 )
 from orchestrator.engine.spec import ContainerSpec, Egress
-from orchestrator.errors import EngineError, NotRunningError, UnsupportedError
+from orchestrator.errors import EngineError, ImageNotFoundError, NotRunningError, UnsupportedError
 
 _MANY = 1_000_000
 """A cluster says neither how many CPUs nor how much memory it has: its scheduler decides."""
@@ -54,12 +56,25 @@ class KubernetesEngine:
         """
         self._cluster = Cluster(context=address or None)
         self._network = NetworkProof(self._cluster)
+        self._settings = PodSettings()
         self._is_proven = False
 
+    def configure(self, settings: PodSettings) -> None:
+        """Use settings for new pods, with the names of images that were pushed to the registry."""
+        pushed = references(settings.registry) if settings.registry else {}
+        names = {"images": {**pushed, **settings.images}}
+        self._settings = settings.model_copy(update=names)
+
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:  # noqa: ARG002
-        """Check that the cluster answers. Only its nodes know whether they have the images."""
-        if runtime is not None:
-            _refuse("`runtime`")
+        """Check that the cluster answers, and that images of ours were pushed to the registry.
+
+        Only the cluster knows whether it has other images, and the runtime.
+        """
+        for image in images:
+            # protection: images-that-were-not-pushed-are-refused
+            if problem := image_problem(self._settings, image):
+                hint = push_hint(self._settings)
+                raise ImageNotFoundError(problem, key="image.not-pushed", hint=hint)
         version = self._cluster.request("GET", "/version")
         path = f"/api/v1/namespaces/{self._cluster.namespace}"
         try:
@@ -92,19 +107,19 @@ class KubernetesEngine:
 
     def prove_network(self, repository: str, networks: Collection[str]) -> str:
         """Find out whether the network policies are enforced; if so, every pod proves it, too."""
-        why = self._network.begin(repository, networks)
+        why = self._network.begin(repository, networks, self._settings)
         self._is_proven = not why
         return why
 
     def diagnose(self, repository: str, images: tuple[str, ...]) -> Iterator[Finding]:
         """Yield what was found out about rights, images and the network policy."""
-        return diagnose(self._cluster, self.prove_network, repository, images)
+        return diagnose(self._cluster, self.prove_network, repository, images, self._settings)
 
     def open_place(self, spec: PlaceSpec, *, waiter: Waiter | None = None) -> Place:
         """Create a place, or open it again."""
         # protection: pods-of-workers-prove-policy
         proof = self._network if self._is_proven and network_of(spec) != "broker" else None
-        return PodPlace(self._cluster, spec, waiter=waiter, network=proof)
+        return PodPlace(self._cluster, spec, settings=self._settings, waiter=waiter, network=proof)
 
     def adopt(self, container_id: str) -> PodStep | PodService | None:
         """Return a handle of a step's container; of a Job, that of its agent.

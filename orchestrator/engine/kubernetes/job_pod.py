@@ -10,7 +10,7 @@ import websocket
 
 from orchestrator.engine.kubernetes.channel import PodProcess, connect
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient
-from orchestrator.engine.kubernetes.pod import PORTER, START, STATE, selectable
+from orchestrator.engine.kubernetes.pod import PORTER, STATE, selectable
 from orchestrator.engine.place import Waiter
 from orchestrator.engine.porter_calls import PorterCalls
 from orchestrator.engine.protocol import TerminalSize
@@ -42,6 +42,7 @@ _BASELINE = (
 )
 _TALK = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "talk")
 _FAILED = ("Failed", "True")
+_FULL = "exceeded quota"
 _NODE_IS_SHORT = "The node "
 """How a node begins to say that it evicts a pod for a lack that is not the pod's fault."""
 
@@ -235,6 +236,7 @@ def await_running(
     pod: JobPod,
     containers: Sequence[str],
     waiter: Waiter,
+    seconds: float,
     services: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Wait until containers of the pod of a Job run, and return the pod.
@@ -243,6 +245,7 @@ def await_running(
         pod: The pod.
         containers: Names of the containers.
         waiter: Waits for the pod.
+        seconds: Time for the start: to find a node and to fetch images takes long.
         services: Names of containers that must have started, and may have ended.
 
     Raises:
@@ -263,14 +266,16 @@ def await_running(
         phase = "" if found is None else found["status"].get("phase", "")
         if phase in ENDED:
             raise end_of_place()
-        problem = None if found is None else _problem(found)
+        # Only room for more pods is worth a long wait: no class is created meanwhile.
+        refused = "" if _FULL in told else told
+        problem = refused if found is None else _problem(found)
         now = time.monotonic()
         problem_since = (problem_since or now) if problem else None
         if problem_since is not None and now > problem_since + _PATIENCE:
             raise _unstartable(str(problem))
         if phase in ("", "Pending") and waiter.has_left():
             raise StartCancelledError("the start was cancelled", key="start.cancelled")
-        if now >= began + START:
+        if now >= began + seconds:
             why = pod.reason(found) or "the cluster does not say why"
             raise EngineError(f"the worker's pod did not start: {why}", key="pod.start")
         if now >= asked + _SLOW:

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.kubernetes.cluster import Cluster, patient
 from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_running, remove_job
@@ -60,12 +61,15 @@ class NetworkProof:
         self._lock = Lock()
         self._canary: JobPod | None = None
 
-    def begin(self, repository: str, networks: Collection[str]) -> str:
+    def begin(
+        self, repository: str, networks: Collection[str], settings: PodSettings | None = None
+    ) -> str:
         """Find out with short pods whether the cluster enforces the policies.
 
         Args:
             repository: The repository's git common directory, for labels.
             networks: The networks: `none`, `open`.
+            settings: The user's settings of pods. Default: none of them is set.
 
         Returns:
             What was reached in spite of a policy; empty if the policies are enforced.
@@ -73,7 +77,7 @@ class NetworkProof:
         Raises:
             EngineError: The pods cannot be started.
         """
-        self._repository = repository
+        self._repository, self._settings = repository, settings or PodSettings()
         why = ""
         for network in sorted(networks):
             pod = self._start("probe", {NETWORK: network})
@@ -169,12 +173,14 @@ class NetworkProof:
         name = f"orchestrator-{role}-{token_hex(6)}"
         own = {MANAGED: "true", RUN: name, ROLE: role, REPOSITORY: self._repository}
         path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"
-        self._cluster.request("POST", path, proof_job(name, {**own, **labels}))
+        described = proof_job(name, {**own, **labels}, self._settings)
+        self._cluster.request("POST", path, described)
         return JobPod(self._cluster, name)
 
     def _await(self, pod: JobPod) -> None:
         try:
-            pod.metadata = await_running(pod, (_CONTAINER,), Waiter())["metadata"]
+            seconds = self._settings.start_within
+            pod.metadata = await_running(pod, (_CONTAINER,), Waiter(), seconds)["metadata"]
         except BaseException:
             remove_job(self._cluster, pod.job)
             raise
@@ -226,9 +232,10 @@ def _run(pod: JobPod, container: str, *words: str) -> dict[str, Any]:
     )
 
 
-def proof_job(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def proof_job(name: str, labels: Mapping[str, str], settings: PodSettings) -> dict[str, Any]:
     """Return the Job of a pod that accepts connections, and in which the program can run."""
-    image = {"image": BASE_IMAGE, "imagePullPolicy": "IfNotPresent"}
+    base = settings.images.get(BASE_IMAGE, BASE_IMAGE)
+    image = {"image": base, "imagePullPolicy": "IfNotPresent"}
     serve = ["python3", "-I", "-S", "-c", literal(_program()), "serve", str(_PORT)]
     container = {
         "name": _CONTAINER,
@@ -247,7 +254,7 @@ def proof_job(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
             "ttlSecondsAfterFinished": 60,
             "template": {
                 "metadata": {"labels": selectable(labels)},
-                "spec": {**hardened_pod([container]), "terminationGracePeriodSeconds": 0},
+                "spec": {**hardened_pod([container], settings), "terminationGracePeriodSeconds": 0},
             },
         },
     }

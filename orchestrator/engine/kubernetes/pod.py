@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.kubernetes.pod_network import NETWORK, names_by, network_of
 from orchestrator.engine.labels import PLACE, RUN
@@ -29,14 +30,17 @@ _CHANNEL = "/run/place"
 PORTER_USER = 65_123
 _LONGEST_NAME = 52
 """Longest name of a Job: those of its pods are longer, and are labels."""
-START = 900.0
-"""Seconds for the start of a pod: to find a node and to fetch images takes long."""
 _USERS = range(200_000, 2_000_000)
 """Users of steps. The kernel's limit on processes is about all of a user's on the node."""
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _SPARE = 300
 _WEEK = 7 * 24 * 3600
-_LOST_NODE = 60
+_LOST_NODE = [
+    {"key": f"node.kubernetes.io/{problem}", "operator": "Exists", "effect": "NoExecute",
+     "tolerationSeconds": 60}
+    for problem in ("not-ready", "unreachable")
+]  # fmt: skip
+"""Until when a pod stays on a node that does not answer."""
 _REMOVED_AFTER = 600
 _CHANNEL_SIZE = 20 * 1024**2
 _GRACE = 2
@@ -135,35 +139,37 @@ def most_processes(spec: PlaceSpec, step: Step) -> int:
     return step.spec.pids + RUNS * len(spec.steps)
 
 
-def _lifetime(spec: PlaceSpec) -> int | None:
+def _lifetime(spec: PlaceSpec, settings: PodSettings) -> int | None:
     """Return after how many seconds the cluster ends a place; None if a step has no time limit."""
     if any(step.limits.timeout is None for step in spec.steps):
         return None
     longest = sum((step.limits.timeout or 0) + step.limits.grace for step in spec.steps)
-    return int(spec.start_within + START + longest + spec.collect_within + _SPARE)
+    return int(spec.start_within + settings.start_within + longest + spec.collect_within + _SPARE)
 
 
-def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -> dict[str, Any]:
+def job(spec: PlaceSpec, single: frozenset[str], settings: PodSettings) -> dict[str, Any]:
     """Return the Job of a place.
 
     Args:
         spec: The place.
         single: Names of the parts that are single files.
-        images: What the cluster calls images with other names.
+        settings: The user's settings of pods.
     """
-    base = images.get(BASE_IMAGE, BASE_IMAGE)
+    base = settings.images.get(BASE_IMAGE, BASE_IMAGE)
     # protection: policy-selects-pods-of-workers
     labels = selectable({**spec.labels, PLACE: spec.name, NETWORK: network_of(spec)})
-    lifetime = _lifetime(spec)
+    lifetime = _lifetime(spec, settings)
+    runtime = next((step.spec.runtime for step in spec.steps if step.spec.runtime), None)
     containers = [
         _helper(PORTER, base, "serve", (PORTER_USER, PORTER_USER), _porter_mounts(spec)),
         _helper(FILES, base, "watch", user_of(spec), _files_mounts(spec)),
         *(
-            _step(spec, step, run, single, images)
+            _step(spec, step, run, single, settings)
             for step in spec.steps
             for run in range(1, RUNS + 1)
         ),
     ]
+    hardened = hardened_pod(containers, settings)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -181,19 +187,11 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
             "template": {
                 "metadata": {"labels": labels, "annotations": {**spec.labels}},
                 "spec": {
-                    **hardened_pod(containers),
+                    **hardened | ({"runtimeClassName": runtime} if runtime else {}),
                     "shareProcessNamespace": False,
                     "terminationGracePeriodSeconds": _GRACE,
                     **names_by(spec),
-                    "tolerations": [
-                        {
-                            "key": f"node.kubernetes.io/{problem}",
-                            "operator": "Exists",
-                            "effect": "NoExecute",
-                            "tolerationSeconds": _LOST_NODE,
-                        }
-                        for problem in ("not-ready", "unreachable")
-                    ],
+                    "tolerations": [*_LOST_NODE, *hardened.get("tolerations", ())],
                     # The loss of one node then costs as few workers of a run as possible.
                     "topologySpreadConstraints": [
                         {
@@ -203,7 +201,7 @@ def job(spec: PlaceSpec, single: frozenset[str], *, images: Mapping[str, str]) -
                             "labelSelector": {"matchLabels": {RUN: labels.get(RUN, "")}},
                         }
                     ],
-                    "initContainers": list(_tools(spec, single, images)),
+                    "initContainers": list(_tools(spec, single, settings.images)),
                     "volumes": list(_volumes(spec)),
                 },
             },
@@ -246,7 +244,7 @@ def _helper(
 
 
 def _step(
-    spec: PlaceSpec, step: Step, number: int, single: frozenset[str], images: Mapping[str, str]
+    spec: PlaceSpec, step: Step, number: int, single: frozenset[str], settings: PodSettings
 ) -> dict[str, Any]:
     """Return the container of one run of a step."""
     described, at_step = step.spec, spec.steps.index(step)
@@ -266,10 +264,11 @@ def _step(
     # protection: shim-limits-processes-and-open-files
     limits = [str(most_processes(spec, step)), str(described.open_files)]
     # A second run can be ordered as long as the pod lives.
-    waits = int(max(spec.start_within, START)) if number == 1 else _lifetime(spec) or _WEEK
+    first = int(max(spec.start_within, settings.start_within))
+    waits = first if number == 1 else _lifetime(spec, settings) or _WEEK
     return {
         "name": container_name(step.name, number),
-        "image": images.get(described.image, described.image),
+        "image": settings.images.get(described.image, described.image),
         "imagePullPolicy": "IfNotPresent",
         "workingDir": described.workdir,
         "command": [
@@ -328,8 +327,14 @@ def _volumes(spec: PlaceSpec) -> Iterator[dict[str, Any]]:
             yield {"name": f"memory-{number}-{at}", "emptyDir": limited}
 
 
-def hardened_pod(containers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def hardened_pod(containers: Sequence[Mapping[str, Any]], settings: PodSettings) -> dict[str, Any]:
     """Return what the specification of every pod has, with its containers."""
+    chosen = {
+        "imagePullSecrets": [{"name": name} for name in settings.image_pull_secrets],
+        "nodeSelector": settings.node_selector,
+        "tolerations": [taint.toleration() for taint in settings.tolerations],
+        "priorityClassName": settings.priority_class,
+    }
     # protection: no-token-in-pods
     return {
         "restartPolicy": "Never",
@@ -338,6 +343,7 @@ def hardened_pod(containers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "enableServiceLinks": False,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [*containers],
+        **{key: value for key, value in chosen.items() if value},
     }
 
 
@@ -386,7 +392,7 @@ def check_pod(spec: PlaceSpec) -> None:
         own = step.spec.own_program and is_ordered(step)
         if own or step.spec.runtime or listed:
             raise UnsupportedError(
-                "pods have no allow-lists and no `runtime` yet",
+                "pods have no allow-lists yet",
                 key="place.step-unsupported",
                 hint="use an engine of this machine",
             )

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from secrets import token_hex
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.in_place.archive import END
 from orchestrator.engine.in_place.porter import FOLLOWS
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient
@@ -85,7 +86,7 @@ class PodPlace:
         cluster: Cluster,
         spec: PlaceSpec,
         *,
-        images: Mapping[str, str] | None = None,
+        settings: PodSettings | None = None,
         waiter: Waiter | None = None,
         network: NetworkProof | None = None,
     ) -> None:
@@ -94,7 +95,7 @@ class PodPlace:
         Args:
             cluster: The cluster.
             spec: The place.
-            images: What the cluster calls images with other names.
+            settings: The user's settings of pods. Default: none of them is set.
             waiter: Waits for the pod.
             network: Proves before the first order that the policy of the pod's network is enforced;
                 None: nothing does.
@@ -103,7 +104,7 @@ class PodPlace:
             UnsupportedError: The place needs something that pods do not have.
         """
         check_pod(spec)
-        self._cluster, self.spec, self._images = cluster, spec, images or {}
+        self._cluster, self.spec, self._settings = cluster, spec, settings or PodSettings()
         self._parts, self._waiter, self._network = spec.parts, waiter or Waiter(), network
         self._broker = broker_of(spec)
         self._pod = JobPod(cluster, job_name(spec))
@@ -140,9 +141,9 @@ class PodPlace:
 
     @patient
     def _create(self, single: frozenset[str]) -> None:
-        described = job(self._ordered, single, images=self._images)
-        restricted = self._cluster.is_restricted
-        add_services(described, self.spec, images=self._images, restricted=restricted)
+        described = job(self._ordered, single, self._settings)
+        images, restricted = self._settings.images, self._cluster.is_restricted
+        add_services(described, self.spec, images=images, restricted=restricted)
         path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"
         until = time.monotonic() + _GONE
         while True:
@@ -164,7 +165,8 @@ class PodPlace:
     def _await_start(self) -> None:
         try:
             services = [step.name for step in self.spec.steps if is_service(step)]
-            found = await_running(self._pod, (PORTER, FILES), self._waiter, services)
+            seconds = self._settings.start_within
+            found = await_running(self._pod, (PORTER, FILES), self._waiter, seconds, services)
         except StartCancelledError:
             self.remove()
             raise

@@ -10,6 +10,7 @@ CHANNEL = "tests/engine/kubernetes/test_channel.py"
 TALK = "tests/engine/in_place/test_talk.py"
 LOST = "tests/engine/kubernetes/test_lost_pods.py"
 ATTEMPTS = "tests/worker/test_attempts.py"
+NAMES = "tests/config/test_cluster.py"
 REFUSALS = "tests/engine/kubernetes/test_refusals.py"
 MANIFEST = "tests/engine/kubernetes/test_manifest.py"
 PROOF = "tests/engine/kubernetes/test_network_proof.py"
@@ -49,12 +50,14 @@ def pods() -> Iterator[Protection]:
         ("pod has a user of its own", Instead("200_000")),
         ("entered commands are limited", Instead("command")),
     )
+    yield from marked((NAMES,), ("registry has host", Never()))
     yield from marked((TALK,), ("commands that nobody hears end", Never()))
     yield from marked((ATTEMPTS,), ("lost attempt is made again once", Never()))
     yield from marked((CHANNEL,), ("frames of a pod are bounded", Never()))
     yield from marked(
         (REFUSALS,),
         ("network of pods is not claimed", Give("'network': 'kernel'")),
+        ("images that were not pushed are refused", Never()),
         ("engine without networks refuses what needs one", Never()),
         ("service without known port refused", Never()),
         ("steps of one place have one network", Never()),

@@ -104,6 +104,9 @@ class ShelfEngine:
     def save(self, images: Sequence[str]) -> Iterator[bytes]:
         raise NotImplementedError
 
+    def push(self, image: str, *, name: str, progress: Progress) -> str:
+        raise NotImplementedError
+
     def load(self, archive: IO[bytes]) -> None:
         raise NotImplementedError
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engine.kubernetes import job_pod
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_step import PodStep
-from orchestrator.engine.place import PlaceSpec, Step
+from orchestrator.engine.place import PlaceSpec, Step, Waiter
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError, EngineUnavailableError, PlaceLostError
 from tests.engine.kubernetes.conftest import Api
@@ -20,6 +21,7 @@ from tests.support.errors import raises
 
 pytestmark = pytest.mark.process
 PODS = "/api/v1/namespaces/agents/pods"
+EVENTS = "/api/v1/namespaces/agents/events"
 JOBS = "/apis/batch/v1/namespaces/agents/jobs"
 JOB: dict[str, Any] = {"metadata": {"name": "job"}, "status": {}}
 FAILED = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
@@ -246,3 +248,24 @@ def test_pod_that_cannot_be_reached_is_lost_only_if_the_cluster_says_so(
     with pytest.raises(PlaceLostError):
         step.kill("SIGTERM")
     assert step.again() is None
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ('pods "job-" is forbidden: no PriorityClass with name low was found', "cannot start"),
+        ('pods "job-" is forbidden: exceeded quota: full', "did not start"),
+    ],
+)
+def test_only_room_for_a_pod_is_worth_a_wait(
+    api: Api, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, said: str, error: str
+) -> None:
+    monkeypatch.setattr(job_pod, "_PATIENCE", 0.1)
+    monkeypatch.setattr(job_pod, "_SLOW", 0.1)
+    event = {"type": "Warning", "reason": "FailedCreate", "message": said, "lastTimestamp": "1"}
+    api.answers = {PODS: {"items": []}, f"{JOBS}/job": JOB, EVENTS: {"items": [event]}}
+    told: list[str] = []
+    with pytest.raises(EngineError, match=error) as caught:
+        job_pod.await_running(JobPod(cluster, "job"), ("porter",), Waiter(tell=told.append), 2)
+    assert caught.value.message.endswith(said)
+    assert len(told) == 1

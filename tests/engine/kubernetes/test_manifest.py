@@ -9,6 +9,7 @@ import yaml
 from kubernetes import client
 
 from orchestrator.cli.app import run
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.diagnosis import Finding
 from orchestrator.engine.kubernetes.diagnosis import diagnose
 from orchestrator.engine.kubernetes.manifest import ENFORCE, Right, manifest, rights
@@ -111,7 +112,7 @@ class Reviews:
 def found(refused: Right | None, reached: str = "") -> Iterator[Finding]:
     images = ("orchestrator/base:latest", "own:1")
     proof = lambda _, networks: reached if networks == ["none"] else ""  # noqa: E731
-    return diagnose(Reviews(refused), proof, "/repo", images)  # type: ignore[arg-type]
+    return diagnose(Reviews(refused), proof, "/repo", images, PodSettings())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("right", list(rights()), ids=" ".join)

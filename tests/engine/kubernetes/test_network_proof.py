@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.kubernetes import job_pod, network_proof
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.network_in_pod import cluster_targets, prove, try_targets
@@ -212,5 +213,5 @@ def test_nothing_is_ordered_in_a_pod_that_proved_nothing(
 
 
 def test_policy_of_the_package_selects_workers_and_no_canary() -> None:
-    canary = proof_job("x", {"orchestrator.managed": "true"})
+    canary = proof_job("x", {"orchestrator.managed": "true"}, PodSettings())
     assert "orchestrator.network" not in canary["spec"]["template"]["metadata"]["labels"]

@@ -10,9 +10,12 @@ import pytest
 import yaml
 from kubernetes import client
 
+from orchestrator.config.cluster import PodSettings
+from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.manifest import manifest
+from orchestrator.engine.kubernetes.network_proof import proof_job
 from orchestrator.engine.kubernetes.pod import (
     PORTER_USER,
     check_pod,
@@ -71,14 +74,14 @@ def containers(described: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("link", [None, WORKERS, BrokerLink()], ids=["none", "linked", "broker"])
 def test_job_has_only_fields_that_the_api_has(link: BrokerLink | None) -> None:
-    described = job(linked(link), frozenset({"git"}), images={})
+    described = job(linked(link), frozenset({"git"}), PodSettings())
     api = client.ApiClient(client.Configuration())
     made = api.deserialize(json.dumps(described), "V1Job", "application/json")
     assert api.sanitize_for_serialization(made) == described
 
 
 def test_pods_of_a_run_are_spread_over_nodes() -> None:
-    described = job(spec(), frozenset(), images={})["spec"]["template"]
+    described = job(spec(), frozenset(), PodSettings())["spec"]["template"]
     (spread,) = described["spec"]["topologySpreadConstraints"]
     chosen = spread["labelSelector"]["matchLabels"]
     assert chosen
@@ -90,7 +93,7 @@ def test_pods_of_a_run_are_spread_over_nodes() -> None:
 @pytest.mark.parametrize("timeout", [9000.0, None])
 def test_second_run_can_be_ordered_as_long_as_the_pod_lives(timeout: float | None) -> None:
     steps = tuple(replace(step, limits=StepLimits(timeout=timeout)) for step in spec().steps)
-    described = job(spec(steps=steps), frozenset(), images={})
+    described = job(spec(steps=steps), frozenset(), PodSettings())
     waits = [int(found["command"][5]) for found in containers(described) if "-2" in found["name"]]
     lifetime = described["spec"].get("activeDeadlineSeconds", 24 * 3600)
     assert len(waits) == 2
@@ -98,7 +101,7 @@ def test_second_run_can_be_ordered_as_long_as_the_pod_lives(timeout: float | Non
 
 
 def test_every_container_is_hardened() -> None:
-    for container in containers(job(spec(), frozenset(), images={})):
+    for container in containers(job(spec(), frozenset(), PodSettings())):
         context = container["securityContext"]
         assert context["runAsNonRoot"]
         assert context["readOnlyRootFilesystem"]
@@ -106,7 +109,7 @@ def test_every_container_is_hardened() -> None:
         assert (context["allowPrivilegeEscalation"], context["privileged"]) == (False, False)
         assert context["runAsUser"] > 0
         assert "memory" in container["resources"]["limits"]
-    pod = job(spec(), frozenset(), images={})["spec"]["template"]["spec"]
+    pod = job(spec(), frozenset(), PodSettings())["spec"]["template"]["spec"]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
@@ -118,7 +121,7 @@ OPEN = (Step(name="agent", spec=replace(STEP, egress=Egress(image=""))),)
 def policy_of(described: PlaceSpec) -> dict[str, Any]:
     """Return the only policy of the manifest that selects the pod of a place."""
     objects = yaml.safe_load_all(manifest("agents", pods=1))
-    given = job(described, frozenset(), images={})["spec"]["template"]["metadata"]["labels"]
+    given = job(described, frozenset(), PodSettings())["spec"]["template"]["metadata"]["labels"]
     (policy,) = [
         found["spec"]
         for found in objects
@@ -167,7 +170,7 @@ def test_only_pods_with_a_network_resolve_names() -> None:
         (spec(steps=OPEN), opened, None),
         (linked(BrokerLink()), opened, None),
     ):
-        pod = job(found, frozenset(), images={})["spec"]["template"]["spec"]
+        pod = job(found, frozenset(), PodSettings())["spec"]["template"]["spec"]
         assert (pod["dnsPolicy"], pod.get("dnsConfig")) == names
         assert pod.get("hostAliases") == known
 
@@ -181,7 +184,7 @@ def test_no_step_gets_a_network_that_its_pod_does_not_have(tmp_path: Path, netwo
 
 def test_every_pod_has_a_user_of_its_own() -> None:
     """The kernel counts the processes of a user, of all pods on a node."""
-    pods = [job(spec(name=name), frozenset(), images={}) for name in ("a", "b", "a")]
+    pods = [job(spec(name=name), frozenset(), PodSettings()) for name in ("a", "b", "a")]
     users = [
         {c["securityContext"]["runAsUser"] for c in containers(found)} - {PORTER_USER}
         for found in pods
@@ -193,7 +196,9 @@ def test_every_pod_has_a_user_of_its_own() -> None:
 
 def test_shim_gets_the_limits_of_its_step() -> None:
     step = Step(name="agent", spec=replace(STEP, pids=100, open_files=77))
-    described = {c["name"]: c for c in containers(job(spec(steps=(step,)), frozenset(), images={}))}
+    described = {
+        c["name"]: c for c in containers(job(spec(steps=(step,)), frozenset(), PodSettings()))
+    }
     processes, files = map(int, described["agent-1"]["command"][-2:])
     assert files == 77
     # The kernel also counts the second container of the step, which waits, and that of the files.
@@ -213,11 +218,11 @@ def test_entered_command_gets_the_limits_of_its_step(
 
 
 def test_no_command_and_no_variable_of_a_step_is_in_the_job() -> None:
-    assert "sesame" not in json.dumps(job(spec(), frozenset(), images={}))
+    assert "sesame" not in json.dumps(job(spec(), frozenset(), PodSettings()))
 
 
 def test_steps_see_their_parts_and_no_files_of_the_porter() -> None:
-    described = job(spec(), frozenset({"git"}), images={})
+    described = job(spec(), frozenset({"git"}), PodSettings())
     seen = {
         container["name"]: {
             (mount["name"], mount["readOnly"], mount.get("subPath"))
@@ -238,7 +243,7 @@ def test_steps_see_their_parts_and_no_files_of_the_porter() -> None:
 
 
 def test_a_cluster_replaces_nothing_in_commands() -> None:
-    for container in containers(job(spec(), frozenset(), images={})):
+    for container in containers(job(spec(), frozenset(), PodSettings())):
         for word in container["command"]:
             assert "$" not in word.replace("$$", "")
 
@@ -260,11 +265,11 @@ def test_steps_never_run_as_root_or_as_the_porter(user: str) -> None:
         check_pod(spec(steps=(step,)))
 
 
-def test_services_and_runtimes_are_refused() -> None:
+def test_services_and_allow_lists_are_refused() -> None:
     listed = Egress(image="", hosts=(AllowedHost(name="a.example"),))
     learns = Egress(image="", hosts=(), learn=True)
     for change in (
-        {"own_program": True}, {"runtime": "runsc"}, {"egress": listed}, {"egress": learns}
+        {"own_program": True}, {"egress": listed}, {"egress": learns}
     ):  # fmt: skip
         with pytest.raises(UnsupportedError):
             check_pod(spec(steps=(Step(name="agent", spec=replace(STEP, **change)),)))
@@ -289,3 +294,41 @@ def test_no_worker_is_in_a_namespace_that_nobody_chose(tmp_path: Path) -> None:
         cluster(tmp_path)
     found = cluster(tmp_path, namespace="agents")
     assert (found.namespace, found.context) == ("agents", "x")
+
+
+def test_settings_of_pods_are_part_of_the_job_and_of_the_proof() -> None:
+    settings = PodSettings.model_validate(
+        {
+            "images": {BASE_IMAGE: "reg.example/base:1", "orchestrator/base": "reg.example/w"},
+            "image_pull_secrets": ["team"],
+            "node_selector": {"example.com/pool": "big"},
+            "tolerations": [{"key": "gpu", "effect": "NoSchedule"}, {"key": "a", "value": "b"}],
+            "priority_class": "low",
+            "start_within": 60,
+        }
+    )
+    steps = tuple(
+        replace(step, spec=replace(STEP, runtime="sandbox"), limits=StepLimits(timeout=9))
+        for step in spec().steps
+    )
+    described = job(spec(steps=steps), frozenset(), settings)
+    template = described["spec"]["template"]["spec"]
+    proof = proof_job("x", {}, settings)["spec"]["template"]["spec"]
+    for pod in (template, proof):
+        assert pod["imagePullSecrets"] == [{"name": "team"}]
+        assert pod["nodeSelector"] == {"example.com/pool": "big"}
+        assert pod["tolerations"][-2:] == [
+            {"operator": "Exists", "key": "gpu", "effect": "NoSchedule"},
+            {"operator": "Equal", "key": "a", "value": "b"},
+        ]
+        assert pod["priorityClassName"] == "low"
+    assert template["runtimeClassName"] == "sandbox"
+    assert len(template["tolerations"]) == 4
+    assert [found["image"] for found in proof["containers"]] == ["reg.example/base:1"]
+    assert {found["image"] for found in containers(described)} == {
+        "reg.example/base:1", "reg.example/w",
+    }  # fmt: skip
+    usual = job(spec(steps=steps), frozenset(), PodSettings())["spec"]
+    assert usual["activeDeadlineSeconds"] - described["spec"]["activeDeadlineSeconds"] == 840
+    usual = job(spec(), frozenset(), PodSettings())["spec"]["template"]["spec"]
+    assert not {"runtimeClassName", "nodeSelector", "imagePullSecrets"} & {*usual}

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine import load_engine
 from orchestrator.engine.egress import check_gateways, worker_egress
+from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
+from orchestrator.engine.images.registry import push_images
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.place import PlaceSpec
 from orchestrator.engine.spec import BrokerLink
-from orchestrator.errors import UnsupportedError
 from orchestrator.worker.place import check_place_network, check_transfer
 from orchestrator.worker.services import check_known_ports
 from tests.engine.kubernetes.test_pod import OPEN, WORKERS, linked, spec
@@ -30,6 +32,12 @@ ANSWERS = {
 
 
 class Answers(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(201)
+        self.end_headers()
+        self.wfile.write(b'{"status": {"allowed": true}}')
+
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
@@ -37,6 +45,13 @@ class Answers(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+class Pushing:
+    """An engine that has pushed every image."""
+
+    def push(self, image: str, *, name: str, progress: object) -> str:  # noqa: ARG002
+        return "sha256:" + "1" * 64
 
 
 @pytest.fixture
@@ -68,8 +83,27 @@ def test_cluster_claims_no_network_policy(engine: KubernetesEngine) -> None:
     features = engine.check(images=(), runtime=None)
     assert (features.id, features.address, features.transfer) == ("4711", "x", "streams")
     assert {*features.unenforced} == {"network", "swap", "tmp", "tmp_inodes"}
-    with pytest.raises(UnsupportedError):
-        engine.check(images=(), runtime="runsc")
+
+
+def test_images_that_were_not_pushed_are_refused(
+    engine: KubernetesEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    images = (BASE_IMAGE, "alpine", "other.example/mine:1")
+    engine.check(images=images, runtime=None)
+    there = "reg.example:5000/team"
+    engine.configure(PodSettings(registry=there))
+    with raises("image.not-pushed", BASE_IMAGE, there):
+        engine.check(images=images, runtime=None)
+    (finding,) = list(engine.diagnose("/repo", (BASE_IMAGE,)))[-1:]
+    assert (finding.state, finding.hint) == ("fail", f"`orchestrator image push {there}`")
+    engine.configure(PodSettings(registry=there, images={BASE_IMAGE: "reg.example/base:1"}))
+    engine.check(images=images, runtime=None)
+    push_images(Pushing(), [BASE_IMAGE], there, progress=lambda _: None)  # type: ignore[arg-type]
+    engine.configure(PodSettings(registry=there))
+    engine.check(images=images, runtime=None)
+    with raises("image.not-pushed", BROKER_IMAGE, there):
+        engine.check(images=(BROKER_IMAGE,), runtime=None)
 
 
 def check(engine: KubernetesEngine, top: Path, **settings: object) -> None:
@@ -153,3 +187,9 @@ def test_service_needs_what_only_its_image_knows(
     check_service({**SERVICE, **missing, "port": 6379})
     with raises("service.port-unknown"):
         check_service({**SERVICE, **missing})
+
+
+def test_runtime_is_a_class_of_the_cluster(engine: KubernetesEngine, tmp_path: Path) -> None:
+    features = engine.check(images=(), runtime="runsc")
+    config = load({"engine": "kubernetes", "network": "none", "runtime": "runsc"}, top=tmp_path)
+    check_transfer(engine, features, config)

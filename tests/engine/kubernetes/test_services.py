@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
 from orchestrator.engine.kubernetes.job_pod import JobPod, await_running
@@ -49,7 +50,7 @@ def spec() -> PlaceSpec:
 
 
 def made(*, restricted: bool = False) -> dict[str, Any]:
-    described = job(without_services(spec()), frozenset(), images={})
+    described = job(without_services(spec()), frozenset(), PodSettings())
     add_services(described, spec(), images={"redis:8": "registry/redis"}, restricted=restricted)
     return described
 
@@ -77,7 +78,7 @@ def test_service_runs_the_program_of_its_image_and_finds_its_names() -> None:
     described = _porter_spec(without_services(spec()))["steps"]
     assert {"agent", "harvest"} == {*described}  # type: ignore[misc]
     others = [each for each in containers(made()) if each["name"] != "service-db"]
-    assert others == [*containers(job(without(), frozenset(), images={}))]
+    assert others == [*containers(job(without(), frozenset(), PodSettings()))]
 
 
 @pytest.mark.parametrize("restricted", [False, True])
@@ -173,7 +174,7 @@ def test_ports_need_no_network(cluster: Cluster) -> None:
     place = PodPlace(cluster, replace(spec(), steps=steps))
     place._pod.metadata = pod()["metadata"]
     assert place.order("services", Start(command=(), network="open")).ports == {}
-    labels = job(without_services(place.spec), frozenset(), images={})["metadata"]["labels"]
+    labels = job(without_services(place.spec), frozenset(), PodSettings())["metadata"]["labels"]
     assert labels["orchestrator.network"] == "none"
 
 
@@ -205,13 +206,13 @@ def test_place_begins_when_the_images_of_services_are_there(api: Api, cluster: C
 
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "slow"}}
     api.answers[PODS] = {"items": [status(porter={"running": {}}, service_db=waiting)]}
-    await_running(JobPod(cluster, "job"), ("porter",), Waiter(tell=tell), ("service-db",))
+    await_running(JobPod(cluster, "job"), ("porter",), Waiter(tell=tell), 900, ("service-db",))
     assert len(told) == 1
     assert "slow" in told[0]
     # Services would run on for ever.
     api.answers[PODS] = {"items": [status(porter={"terminated": {}}, service_db={"running": {}})]}
     with pytest.raises(PlaceLostError):
-        await_running(JobPod(cluster, "job"), ("porter",), Waiter(), ("service-db",))
+        await_running(JobPod(cluster, "job"), ("porter",), Waiter(), 900, ("service-db",))
 
 
 def test_namespace_that_admits_no_root_is_an_error_with_a_way_out(
@@ -224,7 +225,7 @@ def test_namespace_that_admits_no_root_is_an_error_with_a_way_out(
         "/api/v1/namespaces/agents/events": {"items": [{"type": "Warning", "message": why}]},
     }
     with pytest.raises(EngineError) as caught:
-        await_running(JobPod(cluster, "job"), ("porter",), Waiter())
+        await_running(JobPod(cluster, "job"), ("porter",), Waiter(), 900)
     assert why in caught.value.message
     assert "orchestrator kubernetes manifest --pod-security baseline" in caught.value.message
 
