@@ -41,7 +41,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "engine/in_place/channel.py": "Channel.__init__ Channel.go",
         "engine/in_place/commands.py": "give_shell",
         "engine/in_place/incoming.py": "append unpack_part _replace _move measure watch beat "
-        "_measure",
+        "_measure _note_full",
         "engine/in_place/porter.py": "Porter.__init__ Porter._begin Porter.dismiss",
         "engine/in_place/records.py": "Journal.add Output.complete pack_part",
         "engine/limits_in_container.py": "_memory _read_only_root _scratch _tmp _tmp_inodes",
