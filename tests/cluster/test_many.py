@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from tests.cluster.lab import Lab
 from tests.cluster.runs import COMMAND, begin, present
 from tests.cluster.test_nodes import whole  # noqa: F401 - of every test here
+from tests.support.cli import cpu_seconds, high_water
 from tests.support.live import eventually
 from tests.support.repository import git
 
@@ -37,6 +39,13 @@ def tell(capsys: pytest.CaptureFixture[str], text: str) -> None:
 def results(out: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(out)["results"]
     return found
+
+
+def shares(found: list[dict[str, Any]]) -> str:
+    """Return the mean seconds of the steps of all workers."""
+    steps = ("prepare", "start", "agent", "stop", "harvest", "update")
+    means = {step: sum(w["timings"][step] for w in found) / len(found) for step in steps}
+    return "mean worker: " + ", ".join(f"{step} {mean:.1f} s" for step, mean in means.items())
 
 
 def test_60_tasks_survive_a_dead_node_a_cut_off_node_and_a_killed_client(
@@ -101,8 +110,44 @@ def test_speed_up_of_30_tasks_of_20_s(
             lab.kubectl("uncordon", node)
     found = results(out)
     assert {worker["status"] for worker in found} == {"success"}, err
-    steps = ("prepare", "start", "agent", "stop", "harvest", "update")
-    means = {s: sum(w["timings"][s] for w in found) / len(found) for s in steps}
-    shares = ", ".join(f"{step} {mean:.1f} s" for step, mean in means.items())
     told = f"30 tasks of 20 s on {nodes} nodes, 10 at once: {seconds:.1f} s"
-    tell(capsys, f"{told}; mean worker: {shares}")
+    tell(capsys, f"{told}; {shares(found)}")
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_30_workers_at_once(
+    lab: Lab, repo: Path, capsys: pytest.CaptureFixture[str], nodes: int
+) -> None:
+    """Print what the client needs, and how many pods find room at once."""
+    settings = lab.directory / "kubeconfig-runner"
+    closed = [f"node{node}" for node in lab.nodes][nodes:]
+    for node in closed:
+        lab.kubectl("cordon", node)
+    given = ("--workers", "30", "--cpus", "0.1", "--memory", "256m")
+    began, cpu, memory, most = time.monotonic(), 0.0, 0, 0
+    command = (*COMMAND, *given, *tasks(30, "echo N > out; sleep 60"))
+    process = begin(repo, settings, *command, ORCHESTRATOR_MAX_WORKTREES="30")
+    try:
+        with ThreadPoolExecutor() as pool:
+            answer = pool.submit(process.communicate, timeout=1500)
+            while not answer.done():
+                cpu = max(cpu, cpu_seconds(process.pid))
+                memory = max(memory, high_water(process.pid))
+                pods = present(lab, repo, "pods")
+                most = max(most, sum(pod["status"]["phase"] == "Running" for pod in pods))
+                time.sleep(1)
+        seconds = time.monotonic() - began
+    finally:
+        process.kill()
+        for node in closed:
+            lab.kubectl("uncordon", node)
+    out, err = answer.result()
+    found = results(out)
+    assert [worker["status"] for worker in found] == ["success"] * 30, err
+    for number, worker in enumerate(found, start=1):
+        assert git(repo, "show", f"{worker['branch']}:out") == str(number)
+    assert present(lab, repo, "jobs") == []
+    told = f"30 workers on {nodes} nodes: {seconds:.0f} s, {most} pods at once; {shares(found)}"
+    tell(capsys, f"{told}; client: {cpu:.0f} s of CPU, {memory / 2**20:.0f} MiB")
+    if nodes == 3:
+        assert most == 30
