@@ -5,7 +5,7 @@ import re
 import shlex
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,13 @@ from orchestrator.engine.labels import MANAGED
 from orchestrator.engine.place import Start
 from tests.cluster.lab import NAMESPACE, Lab
 from tests.cluster.policy import enforced
-from tests.cluster.test_command import jobs, started
+from tests.cluster.runs import present
+from tests.cluster.test_command import started
 from tests.cluster.test_place_contract import PodPlaces, places  # noqa: F401 - a fixture
 from tests.support.errors import raises
 from tests.support.live import eventually
+from tests.support.model_script import Rule, Scenario, ToolCall, Turn
+from tests.support.model_server import ModelServer
 from tests.support.repository import git
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -48,9 +51,9 @@ def _run(
     lab: Lab, repo: Path, *arguments: str, env: Mapping[str, str] | None = None
 ) -> tuple[int, dict[str, Any], str]:
     process = started(lab, repo, *arguments, allowed=OTHERS, env=env)
-    out, err = process.communicate(timeout=200)
+    out, err = process.communicate(timeout=500)
     results = json.loads(out)["results"] if process.returncode in (0, 1) else [{}]
-    eventually(lambda: not jobs(lab), "the Jobs' end")
+    eventually(lambda: not present(lab, repo, "jobs"), "the Jobs' end")
     return process.returncode, results[0], err
 
 
@@ -78,6 +81,31 @@ def test_task_begins_when_its_network_is_closed(
     assert "network" not in result["limits_unenforced"]
     seen = git(repo, "show", f"{result['branch']}:seen")
     assert seen == (f"reached {public}" if network == "open" else "")
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(600)
+def test_program_of_a_model_works_in_an_open_pod(
+    lab: Lab, repo: Path, agent_image: Callable[[str], str]
+) -> None:
+    """Claude Code reaches its model's API at a public address."""
+    lab.load(agent_image("claude"))
+    call = ToolCall(name="Bash", arguments={"command": "echo hello > hello.txt"})
+    rule = Rule(task="Write the greeting", turns=(Turn(calls=(call,)), Turn(text="Done.")))
+    with (
+        lab.public_address() as public,
+        ModelServer(Scenario((rule,)), host=public) as server,
+        enforced(lab),
+    ):
+        code, result, err = _run(
+            lab, repo, "--agent-cli", "claude", "--network", "open", "--keys", "env",
+            "--models", "claude-sonnet-4-5", "Write the greeting",
+            env={"ANTHROPIC_API_KEY": "the-key", "ANTHROPIC_BASE_URL": server.url},
+        )  # fmt: skip
+    assert code == 0, (result, err)
+    assert git(repo, "show", f"{result['branch']}:hello.txt") == "hello"
+    assert "network" not in result["limits_unenforced"]
+    assert {exchange.key for exchange in server.exchanges} == {"the-key"}
 
 
 def test_policy_that_is_enforced_no_more_stops_the_next_worker(

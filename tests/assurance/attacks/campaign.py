@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from tests.assurance.attacks.caller import Caller
 from tests.assurance.attacks.leftovers import clean_up
 from tests.assurance.attacks.service import host_services
 from tests.assurance.attacks.target import HONEST, Target, make_target
+from tests.cluster.lab import HUB, LAB, Lab
+from tests.cluster.policy import enforced
+from tests.cluster.runs import UNENFORCED
 from tests.support.ci_parsers import commands_in
 from tests.support.cli import high_water
 
@@ -31,6 +34,7 @@ LONGEST = 600.0
 """Maximum duration of a run, in seconds; of one in pods, three times as long."""
 MOST_MEMORY = 600 * 1024**2
 """Maximum memory of the orchestrator, in bytes."""
+_ENFORCED = ("--allow-unenforced", UNENFORCED.removeprefix("network,"))
 _ADDRESS_SPACE = 12 * 1024**3
 _SIBLING = "sleep 2; echo done > sibling.txt; git add sibling.txt; git commit -qm sibling"
 # Control characters: C0 without the newline, DEL, C1, and bidirectional controls.
@@ -73,12 +77,13 @@ def run_campaign(
     before = [trap_times(trap) for trap in traps]
     # Attacks without a network cannot look for services of the host.
     is_open = "open" in attacks[0].options
-    with host_services() if is_open else nullcontext(dict[str, str]()) as told:
+    with _services() if is_open else nullcontext(dict[str, str]()) as told:
         tasks = [attack.task(told | variables(target, marks, attack)) for attack in attacks]
         tasks.append(_SIBLING)
         with _meanwhile(target, len(tasks), campaign.harms):
             started = time.monotonic()
-            done = _orchestrate(target, tasks, attacks[0].options)
+            options = (*attacks[0].options, *(_ENFORCED if is_open and _in_pods() else ()))
+            done = _orchestrate(target, tasks, options)
             campaign.seconds = time.monotonic() - started
     campaign.harms += done.harms
     if done.results:
@@ -92,6 +97,19 @@ def run_campaign(
     campaign.harms += target.broken_objects()
     clean_up(target, campaign.harms)
     return campaign
+
+
+def _in_pods() -> bool:
+    return os.environ.get("ORCHESTRATOR_ENGINE") == "kubernetes"
+
+
+@contextmanager
+def _services() -> Iterator[dict[str, str]]:
+    """Serve on the host for attacks; pods find the lab's hub, and policies keep them from it."""
+    with ExitStack() as stack:
+        if _in_pods():
+            stack.enter_context(enforced(Lab(Path(os.environ[LAB]))))
+        yield stack.enter_context(host_services(HUB if _in_pods() else None))
 
 
 def variables(target: Target, marks: Path, attack: Attack) -> dict[str, str]:
@@ -169,7 +187,7 @@ def _refuse(constant: str) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> list[str]:
-    longest = LONGEST * (3 if os.environ.get("ORCHESTRATOR_ENGINE") == "kubernetes" else 1)
+    longest = LONGEST * (3 if _in_pods() else 1)
     deadline, peak = time.monotonic() + longest, 0
     while time.monotonic() < deadline:
         peak = max(peak, high_water(process.pid))
@@ -196,6 +214,9 @@ def _look(campaign: Campaign, target: Target, done: _Done) -> None:
     for observation, result in zip(campaign.observations, results, strict=False):
         number = result["worker_id"]
         log = _log(done.run_directory / f"worker-{number}" / "stdout.log")
+        if _in_pods():
+            # Policies drop packets outside of the pod: what counts is what is reached.
+            log = re.sub("(?m)^REPORT sent=.*$", "", log)
         message = result["message"] or ""
         observation.outcome = f"{result['status']} {result['reason'] or ''}: {message}"
         observation.harms += [

@@ -81,20 +81,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out += [*_IN_FULL, *(_BY_ROOT if len(CALLERS) > 1 else ())]
     if not config.getoption("measure_plain", default=False):
         left_out.append(("test_plain", ""))
-    if config.getoption("cluster"):
-        items[:] = [item for item in items if not _needs_network(item)]
     items[:] = [
         item
         for item in items
         if not any(name in item.nodeid and caller in item.nodeid for name, caller in left_out)
     ]
-
-
-def _needs_network(item: pytest.Item) -> bool:
-    """Return whether a test makes attacks for which workers need a network: pods have none."""
-    call = getattr(item, "callspec", None)
-    group = call.params.get("group", ()) if call is not None else ()
-    return any("open" in attack.options for attack in group)
 
 
 @pytest.fixture
