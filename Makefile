@@ -139,7 +139,7 @@ cluster-smoke: images
 	ORCHESTRATOR_TEST_NODES=1 $(BIN)/python -m tests.cluster.lab test --durations 0 \
 	  tests/cluster/test_command.py::test_work_comes_back_on_a_branch \
 	  'tests/cluster/test_network.py::test_task_begins_when_its_network_is_closed[none-0.0]' \
-	  'tests/cluster/test_killed_clients.py::test_killed_run_is_resumed_and_its_task_ran_once[after-launch]'
+	  'tests/cluster/test_killed_clients.py::test_killed_run_is_resumed_and_its_task_ran_once[after-launch-1]'
 
 validators: images
 	$(BIN)/python tests/system/registry_validators.py
