@@ -85,11 +85,12 @@ def test_task_begins_when_its_network_is_closed(
 
 @pytest.mark.docker
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("keys", ["env", "broker"])
 def test_program_of_a_model_works_in_an_open_pod(
-    lab: Lab, repo: Path, agent_image: Callable[[str], str]
+    lab: Lab, repo: Path, broker_image: str, agent_image: Callable[[str], str], keys: str
 ) -> None:
-    """Claude Code reaches its model's API at a public address."""
-    lab.load(agent_image("claude"))
+    """Claude Code reaches its model's API at a public address, itself or through the broker."""
+    lab.load(broker_image, agent_image("claude"))
     call = ToolCall(name="Bash", arguments={"command": "echo hello > hello.txt"})
     rule = Rule(task="Write the greeting", turns=(Turn(calls=(call,)), Turn(text="Done.")))
     with (
@@ -98,7 +99,7 @@ def test_program_of_a_model_works_in_an_open_pod(
         enforced(lab),
     ):
         code, result, err = _run(
-            lab, repo, "--agent-cli", "claude", "--network", "open", "--keys", "env",
+            lab, repo, "--agent-cli", "claude", "--network", "open", "--keys", keys,
             "--models", "claude-sonnet-4-5", "Write the greeting",
             env={"ANTHROPIC_API_KEY": "the-key", "ANTHROPIC_BASE_URL": server.url},
         )  # fmt: skip
