@@ -113,6 +113,9 @@ class JobPod:
             PlaceLostError: The pod is gone, or is about to go.
             EngineError: The cluster refuses, or does not answer.
         """
+        return self._ask()
+
+    def _ask(self) -> dict[str, Any]:
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.metadata['name']}"
         try:
             found = self._cluster.request("GET", path)
@@ -182,7 +185,7 @@ class JobPod:
         return _loss("it was drained, deleted or lost with its node")
 
     def _talk(self, container: str) -> PodProcess:
-        """Start a command `talk` of the porter's program.
+        """Start a command `talk` of the porter's program; who calls this repeats it.
 
         Raises:
             PlaceLostError: The container does not run any more.
@@ -191,7 +194,7 @@ class JobPod:
         try:
             return self.run(container, _TALK)
         except NotRunningError as error:
-            found = self.status()
+            found = self._ask()
             ended = state_of(found, container).get("terminated")
             if (ended or {}).get("reason") == "OOMKilled":
                 why = f"its program `{container}` in the pod was out of memory"
@@ -201,7 +204,7 @@ class JobPod:
             # The node may be a moment behind.
             raise EngineUnavailableError(error.message, key="cluster.unreachable") from error
         except EngineUnavailableError:
-            self.status()
+            self._ask()
             raise
 
     def run(

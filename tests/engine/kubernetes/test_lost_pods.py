@@ -59,6 +59,18 @@ def test_exit_code_is_that_of_the_cluster(api: Api, step: PodStep) -> None:
         step.wait(0)
 
 
+@pytest.mark.timeout(60)
+def test_waits_for_a_silent_api_server_are_not_nested(api: Api, cluster: Cluster) -> None:
+    """Calls are repeated; whether the pod still exists is asked once after each failure."""
+    api.silent = 10**6
+    cluster.patience = 0
+    known = JobPod(cluster, "job")
+    known.metadata = pod()["metadata"]
+    with pytest.raises(EngineUnavailableError):
+        PodStep(known, "agent", 1).again()
+    assert api.asked.count(("GET", f"{PODS}/pod")) == 3
+
+
 @pytest.mark.parametrize("code", [None, "0", {}])
 def test_end_with_an_unreadable_code_is_an_error(api: Api, step: PodStep, code: object) -> None:
     api.answers[f"{PODS}/pod"] = pod(containerStatuses=[ended("agent-1", exitCode=code)])
