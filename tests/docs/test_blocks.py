@@ -191,9 +191,9 @@ def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
         Draft202012Validator(manifest_schema()).validate(document)
         return
 
-    # Services, allow-lists and a company's servers are only accepted from a named file.
+    # Services, clusters, allow-lists and a company's servers are only accepted from a named file.
     container = document.get("container", {})
-    needs_name = "services" in document or {"allow", "company"} & {*container}
+    needs_name = {"services", "cluster"} & {*document} or {"allow", "company"} & {*container}
     named = file if needs_name else None
     config = load_config(options={"tasks": ("a task",)}, environ={}, top=tmp_path, file=named)
 
