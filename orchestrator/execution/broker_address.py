@@ -59,7 +59,8 @@ def read_place(run: Path) -> NotedPlace:
 def note_network(state: Path, network: BrokerNetwork) -> None:
     """Record the broker's network, so that another process can resume the run."""
     noted = {"id": network.id, "subnet": str(network.subnet)}
-    (state / "network.json").write_text(json.dumps(noted))
+    # The broker can write to this directory, and may have put a link there.
+    write_private(state / "network.json", json.dumps(noted).encode())
 
 
 def read_network(state: Path, existing: Collection[str]) -> BrokerNetwork | None:

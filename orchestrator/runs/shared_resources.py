@@ -109,9 +109,9 @@ def prepare_shared(
         OrchestratorError: The resources could not be created.
         OSError: The disk is full.
     """
-    directory, brokers = claimed.directory, needs_broker(checked.request)
     if not any(task.egress for _, task in checked.request.by_task()):
         return _prepare(checked, claimed, emit, cancel, resumed=resumed)
+    directory, brokers = claimed.directory, needs_broker(checked.request)
     pool = ThreadPoolExecutor(2, thread_name_prefix="network")
     try:
         # The rules for this machine name the network's bridge before it exists.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,14 @@ from orchestrator.engine.place import PlaceSpec, Start
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk
 from orchestrator.errors import PlaceLostError
 from orchestrator.execution.broker import BrokerFiles, BrokerPlan, RunBroker, address_of
-from orchestrator.execution.broker_address import NotedPlace, note_place, read_place
+from orchestrator.execution.broker_address import (
+    BrokerNetwork,
+    NotedPlace,
+    note_network,
+    note_place,
+    read_network,
+    read_place,
+)
 from orchestrator.text.redact import Redactor
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
@@ -166,3 +174,14 @@ def test_place_without_an_address_has_no_broker(local_engine: LocalEngine) -> No
     spec = PlaceSpec(name="x", labels={}, parts=(), steps=())
     with raises("place.no-address"):
         address_of(HostPlace(local_engine, spec))
+
+
+def test_link_that_the_broker_left_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    state, outside = tmp_path / "state", tmp_path / "outside"
+    state.mkdir()
+    outside.write_text("kept")
+    (state / "network.json").symlink_to(outside)
+    network = BrokerNetwork(id="a", subnet=IPv4Network("10.1.0.0/24"))
+    note_network(state, network)
+    assert read_network(state, {"a"}) == network
+    assert outside.read_text() == "kept"

@@ -61,7 +61,6 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The path is in the state directory below `.git`, which no commit can contain, and which is "
     "mounted into no container.": {
-        "execution/broker_address.py": "note_network",
         "execution/dead_man_process.py": "Switch._sign Switch._kill",
         "execution/network_log.py": "NetworkFollower.__init__ NetworkFollower._write",
         "execution/output.py": "WorkerLog._open _put_aside",

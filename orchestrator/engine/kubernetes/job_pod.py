@@ -116,6 +116,7 @@ class JobPod:
         return self._ask()
 
     def _ask(self) -> dict[str, Any]:
+        """Do the same without repetition, for calls that are repeated as a whole."""
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.metadata['name']}"
         try:
             found = self._cluster.request("GET", path)

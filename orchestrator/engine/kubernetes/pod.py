@@ -252,7 +252,7 @@ def _step(
     mounts = [_mount(_CHANNEL, f"channel-{step.name}", read_only=True)]
     # protection: container-of-pod-mounts-only-its-parts
     mounts += [_part_mount(part, single) for part in spec.parts if step.name in part.seen_by]
-    for at, tmpfs in enumerate(_in_memory(step)):
+    for at, tmpfs in enumerate(tmpfs_of(step)):
         mounts.append(_mount(tmpfs.target, f"memory-{at_step}-{at}"))
     millis = None if described.cpus is None else max(1, round(described.cpus * 1000))
     # Steps run one after the other, so the pod needs room for the largest only. A node can share
@@ -306,7 +306,8 @@ def _names(spec: PlaceSpec) -> list[str]:
     return sorted({part.name for part in spec.parts})
 
 
-def _in_memory(step: Step) -> list[TmpfsMount]:
+def tmpfs_of(step: Step) -> list[TmpfsMount]:
+    """Return the file systems in memory of a step's container."""
     return [mount for mount in step.spec.mounts if isinstance(mount, TmpfsMount)]
 
 
@@ -322,7 +323,7 @@ def _volumes(spec: PlaceSpec) -> Iterator[dict[str, Any]]:
         # protection: orders-are-in-memory
         channel = {"medium": "Memory", "sizeLimit": str(_CHANNEL_SIZE)}
         yield {"name": f"channel-{step.name}", "emptyDir": channel}
-        for at, tmpfs in enumerate(_in_memory(step)):
+        for at, tmpfs in enumerate(tmpfs_of(step)):
             limited = {"medium": "Memory", "sizeLimit": str(tmpfs.size)}
             yield {"name": f"memory-{number}-{at}", "emptyDir": limited}
 

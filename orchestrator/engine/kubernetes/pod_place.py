@@ -241,7 +241,7 @@ class PodPlace:
             )
         # protection: first-order-waits-for-proof
         if self._network is not None:
-            self._network.prove(self._pod, PORTER, network_of(self.spec), self._waiter)
+            self._network.prove(self._pod, PORTER, network_of(self._ordered), self._waiter)
             self._network = None
         if self._broker is not None:
             target = f"tcp:{self._broker}:{BROKER_PORT}"

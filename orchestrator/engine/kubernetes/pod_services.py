@@ -15,7 +15,7 @@ import websocket
 
 from orchestrator.engine.kubernetes.channel import hang_up
 from orchestrator.engine.kubernetes.job_pod import JobPod, state_of
-from orchestrator.engine.kubernetes.pod import is_ordered, literal, resources
+from orchestrator.engine.kubernetes.pod import is_ordered, literal, resources, tmpfs_of
 from orchestrator.engine.kubernetes.pod_step import PodContainer
 from orchestrator.engine.place import PlaceSpec, Step
 from orchestrator.engine.protocol import ContainerState, LogChunk
@@ -105,8 +105,7 @@ def _container(step: Step, images: Mapping[str, str], *, restricted: bool) -> di
 
 
 def _in_memory(step: Step) -> Iterator[tuple[str, TmpfsMount]]:
-    mounts = (mount for mount in step.spec.mounts if isinstance(mount, TmpfsMount))
-    for number, mount in enumerate(mounts):
+    for number, mount in enumerate(tmpfs_of(step)):
         yield f"{step.name}-{number}", mount
 
 
