@@ -119,7 +119,7 @@ def test_image_that_the_registry_does_not_give_is_an_error_in_a_minute(
     assert private in denied["message"]
     assert "401 Unauthorized" in denied["message"]
     assert wrong in unknown["message"]
-    assert "not found" in unknown["message"]
+    assert "failed to resolve reference" in unknown["message"]
     # The administrator's part.
     login = ("--docker-server", PRIVATE, "--docker-username", "ann", "--docker-password", "sesame")
     lab.kubectl("create", "secret", "docker-registry", "team", "-n", NAMESPACE, *login)

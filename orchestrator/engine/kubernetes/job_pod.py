@@ -41,6 +41,8 @@ _BASELINE = (
     "`orchestrator kubernetes manifest --pod-security baseline`"
 )
 _TALK = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "talk")
+_NOTES = frozenset({"MissingClusterDNS", "DNSConfigForming"})
+"""Reasons of warnings about pods that start nevertheless, on many clusters again and again."""
 _FAILED = ("Failed", "True")
 _FULL = "exceeded quota"
 _NODE_IS_SHORT = "The node "
@@ -100,7 +102,8 @@ class JobPod:
         events = [
             event
             for event in events
-            if event.get("type") == "Warning" or event.get("reason") == "Pulling"
+            if event.get("reason") == "Pulling"
+            or (event.get("type") == "Warning" and event.get("reason") not in _NOTES)
         ]
         events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
         return str(events[-1].get("message", "")) if events else ""

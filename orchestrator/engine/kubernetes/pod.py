@@ -391,7 +391,7 @@ def check_pod(spec: PlaceSpec) -> None:
         egress = step.spec.egress
         listed = egress is not None and (egress.hosts or egress.learn)
         own = step.spec.own_program and is_ordered(step)
-        if own or step.spec.runtime or listed:
+        if own or listed:
             raise UnsupportedError(
                 "pods have no allow-lists yet",
                 key="place.step-unsupported",

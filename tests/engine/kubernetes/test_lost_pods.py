@@ -281,3 +281,23 @@ def test_only_room_for_a_pod_is_worth_a_wait(
         job_pod.await_running(JobPod(cluster, "job"), ("porter",), Waiter(tell=told.append), 2)
     assert caught.value.message.endswith(said)
     assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ((("Warning", "FailedMount"), ("Normal", "Scheduled")), "FailedMount"),
+        ((("Normal", "Pulling"), ("Warning", "MissingClusterDNS")), "Pulling"),
+        ((("Warning", "DNSConfigForming"), ("Normal", "Started")), ""),
+    ],
+)
+def test_what_keeps_no_pod_from_starting_is_no_reason(
+    api: Api, cluster: Cluster, events: tuple[tuple[str, str], ...], reason: str
+) -> None:
+    api.answers[EVENTS] = {
+        "items": [
+            {"type": kind, "reason": why, "message": why, "lastTimestamp": str(n)}
+            for n, (kind, why) in enumerate(events)
+        ]
+    }
+    assert JobPod(cluster, "job").reason(pod(phase="Pending")) == reason

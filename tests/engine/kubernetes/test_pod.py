@@ -311,6 +311,7 @@ def test_settings_of_pods_are_part_of_the_job_and_of_the_proof() -> None:
         replace(step, spec=replace(STEP, runtime="sandbox"), limits=StepLimits(timeout=9))
         for step in spec().steps
     )
+    check_pod(spec(steps=steps))
     described = job(spec(steps=steps), frozenset(), settings)
     template = described["spec"]["template"]["spec"]
     proof = proof_job("x", {}, settings)["spec"]["template"]["spec"]
