@@ -108,18 +108,13 @@ class JobPod:
         events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
         return str(events[-1].get("message", "")) if events else ""
 
-    @patient
-    def status(self) -> dict[str, Any]:
-        """Return the pod as the cluster records it.
+    def _ask(self) -> dict[str, Any]:
+        """Return the pod as the cluster records it; for calls that are repeated as a whole.
 
         Raises:
             PlaceLostError: The pod is gone, or is about to go.
             EngineError: The cluster refuses, or does not answer.
         """
-        return self._ask()
-
-    def _ask(self) -> dict[str, Any]:
-        """Do the same without repetition, for calls that are repeated as a whole."""
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.metadata['name']}"
         try:
             found = self._cluster.request("GET", path)
@@ -132,6 +127,9 @@ class JobPod:
             raise self._without_pod()
         self.check(found)
         return found
+
+    status = patient(_ask)
+    """Does the same, again and again while the API server does not answer."""
 
     @contextmanager
     def losses(self) -> Iterator[None]:
