@@ -142,6 +142,8 @@ class Waiter:
     """Returns whether the place is not needed any more."""
     tell: Callable[[str], None] = lambda _: None
     """Called with the reason of the wait, whenever that changes."""
+    waits_for_room: bool = True
+    """Whether a lack of room is worth a long wait."""
 
 
 class Place(Protocol):

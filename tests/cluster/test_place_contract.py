@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.kubernetes.cluster import Cluster
-from orchestrator.engine.kubernetes.job_pod import jobs, remove_job
+from orchestrator.engine.kubernetes.cluster import Cluster, remove_job
+from orchestrator.engine.kubernetes.job_pod import jobs
 from orchestrator.engine.kubernetes.pod import job_name
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN

@@ -166,3 +166,17 @@ class Cluster:
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError):
             return True
         return bool(answer.response.status != 200)
+
+
+def remove_job(cluster: Cluster, name: str) -> None:
+    """Delete a Job with its pods, if it exists; the cluster ends them on its own.
+
+    Raises:
+        EngineError: The cluster refuses, or does not answer.
+    """
+    path = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs/{name}"
+    try:
+        cluster.request("DELETE", path, query={"propagationPolicy": "Foreground"})
+    except ClusterRefusedError as error:
+        if error.status not in (404, 409):
+            raise

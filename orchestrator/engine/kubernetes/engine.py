@@ -13,9 +13,9 @@ from orchestrator.engine.diagnosis import Finding
 from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.images.registry import references
-from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
+from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, remove_job
 from orchestrator.engine.kubernetes.diagnosis import diagnose, image_problem, push_hint
-from orchestrator.engine.kubernetes.job_pod import JobPod, jobs, remove_job
+from orchestrator.engine.kubernetes.job_pod import JobPod, jobs
 from orchestrator.engine.kubernetes.manifest import ENFORCE
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod_network import network_of

@@ -10,7 +10,7 @@ import websocket
 
 from orchestrator.engine.kubernetes.channel import PodProcess, connect
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient
-from orchestrator.engine.kubernetes.pod import PORTER, STATE, selectable
+from orchestrator.engine.kubernetes.pod import PORTER, SERVICE_ACCOUNT, STATE, selectable
 from orchestrator.engine.place import Waiter
 from orchestrator.engine.porter_calls import PorterCalls
 from orchestrator.engine.protocol import TerminalSize
@@ -34,15 +34,23 @@ _SLOW = 3.0
 _PROBLEMS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
 )
-_NOT_ADMITTED, _ROOT = "violates PodSecurity", "runAsNonRoot"
-"""How a cluster says that a pod, or a container of it, may not be started."""
 _BASELINE = (
     "services whose images start as root need a namespace that allows it, such as one of "
     "`orchestrator kubernetes manifest --pod-security baseline`"
 )
+_WAYS_OUT = {
+    "violates PodSecurity": _BASELINE,
+    "runAsNonRoot": _BASELINE,
+    f'serviceaccount "{SERVICE_ACCOUNT}" not found': (
+        "the namespace needs the objects of `orchestrator kubernetes manifest`"
+    ),
+}
+"""What a cluster says of pods that it never starts, and what helps."""
 _TALK = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "talk")
 _NOTES = frozenset({"MissingClusterDNS", "DNSConfigForming"})
 """Reasons of warnings about pods that start nevertheless, on many clusters again and again."""
+_LATER = "ImagePullBackOff"
+"""How a node begins to say that it tries again later; the reason is what it said before."""
 _FAILED = ("Failed", "True")
 _FULL = "exceeded quota"
 _NODE_IS_SHORT = "The node "
@@ -260,7 +268,7 @@ def await_running(
     """
     began = time.monotonic()
     problem_since: float | None = None
-    asked, told = began, ""
+    asked, told, cause = began, "", ""
     while True:
         found = pod.find()
         # protection: replaced-pods-run-nothing
@@ -271,35 +279,41 @@ def await_running(
         phase = "" if found is None else found["status"].get("phase", "")
         if phase in ENDED:
             raise end_of_place()
-        # Only room for more pods is worth a long wait: no class is created meanwhile.
-        refused = "" if _FULL in told else told
-        problem = refused if found is None else _problem(found)
+        problem = _obstacle(found, told, waiter)
+        if problem and not problem.startswith(_LATER):
+            cause = problem
         now = time.monotonic()
         problem_since = (problem_since or now) if problem else None
-        if problem_since is not None and now > problem_since + _PATIENCE:
-            raise _unstartable(str(problem))
+        way_out = next((way for said, way in _WAYS_OUT.items() if said in problem), None)
+        if problem_since is not None and (way_out or now > problem_since + _PATIENCE):
+            said = f"{way_out}: {problem}" if way_out else cause or problem
+            raise EngineError(f"the pod cannot start: {one_line(said, limit=500)}", key="pod.start")
         if phase in ("", "Pending") and waiter.has_left():
             raise StartCancelledError("the start was cancelled", key="start.cancelled")
         if now >= began + seconds:
             why = pod.reason(found) or "the cluster does not say why"
-            raise EngineError(f"the worker's pod did not start: {why}", key="pod.start")
+            raise EngineError(f"the pod did not start: {why}", key="pod.start")
         if now >= asked + _SLOW:
             asked, told = now, _tell(waiter, pod.reason(found), told)
         time.sleep(_LOOK)
 
 
 def _tell(waiter: Waiter, why: str, told: str) -> str:
-    """Tell why a pod has not started, unless that was told; return what was told last.
-
-    Raises:
-        EngineError: The namespace never admits the pod.
-    """
-    if _NOT_ADMITTED in why:
-        raise _unstartable(why)
+    """Tell why a pod has not started, unless that was told; return what was told last."""
     if not why or why == told:
         return told
     waiter.tell(f"the cluster has not started the worker's pod: {one_line(why, limit=300)}")
     return why
+
+
+def _obstacle(pod: Mapping[str, Any] | None, told: str, waiter: Waiter) -> str:
+    """Return what keeps a pod from starting; empty if that is worth a long wait, as room is.
+
+    No class and no image is created meanwhile.
+    """
+    if pod is None:
+        return "" if waiter.waits_for_room and _FULL in told else told
+    return _problem(pod) or ("" if waiter.waits_for_room else _unscheduled(pod))
 
 
 def _have_started(
@@ -319,14 +333,6 @@ def _have_started(
     return begun and all("running" in state for state in states)
 
 
-def _unstartable(why: str) -> EngineError:
-    """Return the error of a pod that cannot start, with the way out for services of root."""
-    way_out = f"; {_BASELINE}" if _NOT_ADMITTED in why or _ROOT in why else ""
-    return EngineError(
-        f"the worker's pod cannot start: {one_line(why, limit=500)}{way_out}", key="pod.start"
-    )
-
-
 def state_of(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
     """Return the state of a container, empty if the cluster has no record of it."""
     for found in pod.get("status", {}).get("containerStatuses") or ():
@@ -339,20 +345,6 @@ def state_of(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
 def is_running(pod: Mapping[str, Any], container: str) -> bool:
     """Return whether a container of a pod runs."""
     return "running" in state_of(pod, container)
-
-
-def remove_job(cluster: Cluster, name: str) -> None:
-    """Delete a Job with its pods, if it exists; the cluster ends them on its own.
-
-    Raises:
-        EngineError: The cluster refuses, or does not answer.
-    """
-    path = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs/{name}"
-    try:
-        cluster.request("DELETE", path, query={"propagationPolicy": "Foreground"})
-    except ClusterRefusedError as error:
-        if error.status not in (404, 409):
-            raise
 
 
 def jobs(cluster: Cluster, labels: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """Runs in a pod, to find out what the pod can reach. It needs nothing but the standard library.
 
-`serve PORT` accepts connections for ever. `look TARGET…` tries the targets once, besides those that
-the pod itself knows. `prove SECONDS TARGET…` tries them until none was reached three times in
-a row, `reach SECONDS TARGET` until it was reached, both for that many seconds at most. A target is
-`tcp:ADDRESS:PORT` or `udp:ADDRESS:PORT`.
+`serve PORT SECONDS` accepts connections until there was none for so long. `look TARGET…` tries the
+targets once, besides those that the pod itself knows. `prove SECONDS TARGET…` tries them until none
+was reached three times in a row, `reach SECONDS TARGET` until it was reached, both for that many
+seconds at most. A target is `tcp:ADDRESS:PORT` or `udp:ADDRESS:PORT`.
 """
 
 import json
@@ -14,7 +14,6 @@ import sys
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NoReturn
 
 _ROUND = 0.5
 _ROUNDS = 3
@@ -73,17 +72,22 @@ def cluster_targets() -> list[str]:
     return targets
 
 
-def serve(port: int) -> NoReturn:
-    """Accept connections for ever."""
+def serve(port: int, seconds: float) -> None:
+    """Accept connections, until there was none for some seconds: nobody needs the pod any more."""
     try:
         listener = socket.create_server(
             ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128
         )
     except (OSError, ValueError):
         listener = socket.create_server(("", port), backlog=128)
+    listener.settimeout(seconds)
     while True:
-        with suppress(OSError):
+        try:
             listener.accept()[0].close()
+        except TimeoutError:
+            return
+        except OSError:
+            continue
 
 
 def prove(seconds: float, targets: list[str]) -> list[str]:
@@ -113,7 +117,8 @@ def reach(seconds: float, target: str) -> list[str]:
 if __name__ == "__main__":
     verb, *words = sys.argv[1:]
     if verb == "serve":
-        serve(int(words[0]))
+        serve(int(words[0]), float(words[1]))
+        sys.exit()
     if verb == "look":
         words = [*cluster_targets(), *words]
         answer = {"targets": words, "reached": try_targets(words, 2.0)}

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.kubernetes.cluster import Cluster, patient
-from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_running, remove_job
+from orchestrator.engine.kubernetes.cluster import Cluster, patient, remove_job
+from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_running
 from orchestrator.engine.kubernetes.pod import (
     PORTER_USER,
     hardened_pod,
@@ -45,6 +45,8 @@ _PATIENCE = 30.0
 _PIECE = 5.0
 """Seconds of one attempt, after which the worker can be cancelled."""
 _LIFETIME = 3600
+_UNUSED = 300
+"""Seconds after which a pod that nobody asks ends itself, as after the death of its client."""
 _MEMORY = 64 * 1024**2
 _LONGEST = 64 * 1024
 
@@ -180,7 +182,9 @@ class NetworkProof:
     def _await(self, pod: JobPod) -> None:
         try:
             seconds = self._settings.start_within
-            pod.metadata = await_running(pod, (_CONTAINER,), Waiter(), seconds)["metadata"]
+            # Nobody sees for what a test waits.
+            waiter = Waiter(waits_for_room=False)
+            pod.metadata = await_running(pod, (_CONTAINER,), waiter, seconds)["metadata"]
         except BaseException:
             remove_job(self._cluster, pod.job)
             raise
@@ -236,7 +240,7 @@ def proof_job(name: str, labels: Mapping[str, str], settings: PodSettings) -> di
     """Return the Job of a pod that accepts connections, and in which the program can run."""
     base = settings.images.get(BASE_IMAGE, BASE_IMAGE)
     image = {"image": base, "imagePullPolicy": "IfNotPresent"}
-    serve = ["python3", "-I", "-S", "-c", literal(_program()), "serve", str(_PORT)]
+    serve = ["python3", "-I", "-S", "-c", literal(_program()), "serve", str(_PORT), str(_UNUSED)]
     container = {
         "name": _CONTAINER,
         **image,

@@ -1,6 +1,7 @@
 """Pods that are gone or about to go, against a stand-in for the API server."""
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,54 @@ def test_only_room_for_a_pod_is_worth_a_wait(
         job_pod.await_running(JobPod(cluster, "job"), ("porter",), Waiter(tell=told.append), 2)
     assert caught.value.message.endswith(said)
     assert len(told) == 1
+
+
+QUOTA = 'pods "job-" is forbidden: exceeded quota: full'
+ROOT = "container has runAsNonRoot and image will run as root"
+PULL = "failed to resolve reference"
+
+
+def waiting(**reasons: str) -> dict[str, Any]:
+    """Return a pod with containers that wait, by their reason."""
+    status = [
+        {
+            "name": reason,
+            "restartCount": 0,
+            "state": {"waiting": {"reason": reason, "message": why}},
+        }
+        for reason, why in reasons.items()
+    ]
+    return pod(phase="Pending", containerStatuses=status)
+
+
+@pytest.mark.parametrize(
+    ("pods", "event", "said", "at_once"),
+    [
+        ([], QUOTA, QUOTA, False),
+        ([], 'serviceaccount "orchestrator-worker" not found', "kubernetes manifest`: ", True),
+        ([waiting(CreateContainerConfigError=ROOT)], "", "--pod-security baseline`: ", True),
+        ([waiting(ErrImagePull=PULL), waiting(ImagePullBackOff="later")], "", PULL, False),
+    ],
+)
+def test_why_a_pod_cannot_start(
+    api: Api, cluster: Cluster, monkeypatch: pytest.MonkeyPatch,
+    pods: list[dict[str, Any]], event: str, said: str, at_once: bool,
+) -> None:  # fmt: skip
+    """Nobody waits for what no time mends; what helps comes before the words of the cluster."""
+    monkeypatch.setattr(job_pod, "_PATIENCE", 60 if at_once else 1)
+    monkeypatch.setattr(job_pod, "_SLOW", 0.1)
+    events = [{"type": "Warning", "message": event, "lastTimestamp": "1"}] if event else []
+    api.answers = {
+        PODS: {"items": pods[:1]}, f"{JOBS}/job": JOB, EVENTS: {"items": events},
+    }  # fmt: skip
+    threading.Timer(0.7, lambda: api.answers.update({PODS: {"items": pods[-1:]}})).start()
+    waiter = Waiter(waits_for_room=False)
+    began = time.monotonic()
+    with pytest.raises(EngineError) as caught:
+        job_pod.await_running(JobPod(cluster, "job"), ("porter",), waiter, 900)
+    assert said in caught.value.message
+    assert caught.value.message.endswith(event)
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(

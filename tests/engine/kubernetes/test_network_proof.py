@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,12 @@ import pytest
 from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.kubernetes import job_pod, network_proof
 from orchestrator.engine.kubernetes.cluster import Cluster
-from orchestrator.engine.kubernetes.network_in_pod import cluster_targets, prove, try_targets
+from orchestrator.engine.kubernetes.network_in_pod import (
+    cluster_targets,
+    prove,
+    serve,
+    try_targets,
+)
 from orchestrator.engine.kubernetes.network_proof import NetworkProof, proof_job
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.place import Start, Waiter
@@ -22,6 +28,7 @@ from orchestrator.engine.protocol import LogChunk
 from orchestrator.errors import StartCancelledError
 from tests.engine.kubernetes.test_pod import spec
 from tests.support.errors import raises
+from tests.support.live import eventually
 
 OWN = "tcp:10.0.0.9:8417"
 API, KUBELET = "tcp:10.0.0.1:443", "tcp:10.0.1.1:10250"
@@ -215,3 +222,18 @@ def test_nothing_is_ordered_in_a_pod_that_proved_nothing(
 def test_policy_of_the_package_selects_workers_and_no_canary() -> None:
     canary = proof_job("x", {"orchestrator.managed": "true"}, PodSettings())
     assert "orchestrator.network" not in canary["spec"]["template"]["metadata"]["labels"]
+
+
+@pytest.mark.process
+@pytest.mark.timeout(30)
+def test_pod_that_nobody_needs_ends_itself(listener: socket.socket) -> None:
+    """Its client may be dead; every use of the pod is a connection to it."""
+    port = listener.getsockname()[1]
+    listener.close()
+    with ThreadPoolExecutor() as pool:
+        served = pool.submit(serve, port, 1.0)
+        for _ in range(4):
+            eventually(lambda: try_targets([f"tcp:127.0.0.1:{port}"], 0.3), "the connection")
+            time.sleep(0.5)
+            assert not served.done()
+        assert served.result() is None
