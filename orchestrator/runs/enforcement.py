@@ -12,9 +12,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.values import Limit
-from orchestrator.engine.features import EngineFeatures
+from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.limits_probe import ProvenLimits, probe_limits, program
 from orchestrator.engine.place import NetworkProver
 from orchestrator.engine.protocol import ContainerEngine
@@ -41,8 +42,8 @@ _HELPS: Mapping[Limit, str] = {
 }
 """The setting of the machine with which its engine enforces a limit."""
 _POLICY = (
-    "a network plugin that enforces network policies, and the objects of `orchestrator kubernetes "
-    "manifest`, with `--deny` for networks of the cluster that have public addresses"
+    "the objects of `orchestrator kubernetes manifest`, with `--deny` for networks of the cluster "
+    "that have public addresses, and a network plugin that enforces network policies"
 )
 
 
@@ -109,14 +110,9 @@ def check_enforcement(
         EngineError: The limits could not be tested.
     """
     every = list(every)
-    enforced, reached = dict(features.enforced), ""
-    in_cluster = isinstance(engine, NetworkProver)
+    enforced = dict(features.enforced)
     needs_proof = any("network" not in config.isolation.allow_unenforced for config in every)
-    if isinstance(engine, NetworkProver) and needs_proof:
-        networks = frozenset(network for config in every for network in config.networks)
-        reached = engine.prove_network(str(repository.common_dir), networks)
-        # protection: network-counts-as-enforced-if-proven
-        enforced["network"] = "no" if reached else "kernel"
+    prover = engine if isinstance(engine, NetworkProver) and needs_proof else None
     for isolation in (config.isolation for config in every):
         if not features.enforced:
             proven = proven_limits(engine, features, repository, isolation.runtime)
@@ -124,26 +120,55 @@ def check_enforcement(
             enforced |= {
                 name: how for name, how in proven.enforced.items() if enforced.get(name) != "no"
             }
-        missing = [name for name, how in enforced.items() if how == "no"]
-        refused = [name for name in missing if name not in isolation.allow_unenforced]
-        # protection: limit-that-is-not-enforced-refuses-run
-        if refused:
-            named = ", ".join(f"`{name}`" for name in refused)
-            raise UnsupportedError(
-                f"the engine ({features.version}) does not enforce these limits: {named}",
-                key="limits.unenforced",
-                hint="; ".join(
-                    filter(None, [reached, unenforced_hint(refused, in_cluster=in_cluster)])
-                ),
-            )
+        known = dict(enforced)
+        if prover is not None and "network" not in isolation.allow_unenforced:
+            # Pods prove it, which takes a while, so what is known without them is refused first.
+            known.pop("network", None)
+        _refuse_missing(engine, features, known, isolation)
+    if prover is not None:
+        networks = frozenset(network for config in every for network in config.networks)
+        reached = prover.prove_network(str(repository.common_dir), networks)
+        # protection: network-counts-as-enforced-if-proven
+        enforced["network"] = "no" if reached else "kernel"
+        for config in every:
+            _refuse_missing(engine, features, enforced, config.isolation, reached)
     return replace(features, enforced=enforced)
 
 
-def unenforced_hint(limits: Sequence[Limit], *, in_cluster: bool = False) -> str:
-    """Return what helps if the engine does not enforce limits."""
+def _refuse_missing(
+    engine: ContainerEngine,
+    features: EngineFeatures,
+    enforced: Mapping[Limit, Enforcement],
+    isolation: Isolation,
+    reached: str = "",
+) -> None:
+    missing = [name for name, how in enforced.items() if how == "no"]
+    refused = [name for name in missing if name not in isolation.allow_unenforced]
+    # protection: limit-that-is-not-enforced-refuses-run
+    if refused:
+        named = ", ".join(f"`{name}`" for name in refused)
+        hint = unenforced_hint(refused, missing, in_cluster=isinstance(engine, NetworkProver))
+        raise UnsupportedError(
+            f"the engine ({features.version}) does not enforce these limits: {named}",
+            key="limits.unenforced",
+            hint="; ".join(filter(None, [reached, hint])),
+        )
+
+
+def unenforced_hint(
+    refused: Sequence[Limit], missing: Sequence[Limit], *, in_cluster: bool = False
+) -> str:
+    """Return what helps if the engine does not enforce limits.
+
+    Args:
+        refused: Limits that the settings do not allow to be missing.
+        missing: All limits that the engine does not enforce. The option names allowed ones, too,
+            because it replaces the user's list.
+        in_cluster: Whether the engine is a cluster.
+    """
     settings: Mapping[Limit, str] = {"network": _POLICY} if in_cluster else _HELPS
-    helps = dict.fromkeys(settings[name] for name in limits if name in settings)
-    accept = f"`--allow-unenforced {','.join(limits)}` starts runs without the limit"
+    helps = dict.fromkeys(settings[name] for name in refused if name in settings)
+    accept = f"`--allow-unenforced {','.join(missing)}` starts runs without these limits"
     return "; ".join([*(f"what helps: {setting}" for setting in helps), accept])
 
 

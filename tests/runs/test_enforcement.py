@@ -38,7 +38,8 @@ def test_run_without_an_enforced_limit_is_refused(repo: Path, engine: AnsweringE
         ParallelRunner(allowing("pids"), repo, engine=engine).execute()
     assert caught.value.exit_code == 3
     assert "`swapaccount=1`" in (caught.value.hint or "")
-    assert "`--allow-unenforced swap`" in (caught.value.hint or "")
+    # Limits that are allowed already are named again: the user replaces the option.
+    assert "`--allow-unenforced swap,pids`" in (caught.value.hint or "")
     assert fingerprint(repo) == before
     assert engine.leftovers({}) == []
 
@@ -65,6 +66,31 @@ def test_network_counts_as_enforced_if_the_engine_proves_it(
     (result,) = ParallelRunner(allowing("network"), repo, engine=engine).execute().results
     assert result.limits_unenforced == ["network"]
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("allowed", "named", "asked"),
+    [
+        ((), "tmp,swap", False),
+        (("swap",), "tmp,swap", False),
+        (("swap", "network"), "tmp,swap,network", False),
+        (("tmp", "swap"), "tmp,swap,network", True),
+    ],
+)
+def test_hint_names_every_limit_and_only_what_is_left_is_tested(
+    repo: Path, engine: AnsweringEngine, allowed: tuple[str, ...], named: str, asked: bool
+) -> None:
+    engine.features["enforced"] = {"memory": "kernel", "tmp": "no", "swap": "no", "network": "no"}
+    proofs = list[str]()
+
+    def prove_network(repository: str, _: frozenset[str]) -> str:
+        proofs.append(repository)
+        return "tcp:10.0.0.1:443"
+
+    engine.prove_network = prove_network  # type: ignore[attr-defined]
+    with raises("limits.unenforced", f"`--allow-unenforced {named}`"):
+        ParallelRunner(allowing(*allowed), repo, engine=engine).execute()
+    assert bool(proofs) is asked
 
 
 def test_hint_names_the_setting_of_systemd(repo: Path, engine: AnsweringEngine) -> None:

@@ -289,7 +289,7 @@ def _enforcements(
             name="limits",
             state="fail" if fails else state,
             detail=f"{', '.join(limits)}: {said}",
-            hint=unenforced_hint(limits, in_cluster=bool(words)) if how == "no" else None,
+            hint=unenforced_hint(limits, limits, in_cluster=bool(words)) if how == "no" else None,
             exit_code=UnsupportedError.exit_code if fails else 0,
             limits=tuple(limits),
             enforced=how,
