@@ -27,7 +27,7 @@ def engine(tmp_path: Path) -> Iterator[Path]:
     """Return a socket that answers pings."""
     path = tmp_path / "engine.sock"
     with socketserver.ThreadingUnixStreamServer(str(path), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield path
         server.shutdown()

@@ -133,7 +133,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, Message, bytes]]]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", received
     server.shutdown()

@@ -49,7 +49,7 @@ def posted() -> Iterator[tuple[str, list[bytes]]]:
             """Print no log lines."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/hook?token=t0psecret", bodies
     server.shutdown()

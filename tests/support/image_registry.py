@@ -83,6 +83,6 @@ def image_registry(login: str | None = None) -> Iterator[tuple[str, dict[str, by
         login: User and password as `USER:PASSWORD`, without which it refuses everything.
     """
     with _Server(login) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"127.0.0.1:{server.server_port}", server.manifests
         server.shutdown()

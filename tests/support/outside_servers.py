@@ -116,7 +116,7 @@ def main() -> None:
         *(Server(port, context) for port in (443, 8443)),
     ]
     for server in servers:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     threading.Event().wait()

@@ -55,7 +55,7 @@ class Quiet(http.server.BaseHTTPRequestHandler):
 def host_port() -> Iterator[int]:
     """Return the port of a server of the machine that listens on all addresses."""
     server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Quiet)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server.server_address[1]
     server.shutdown()

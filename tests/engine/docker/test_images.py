@@ -43,7 +43,7 @@ class HangUp(socketserver.StreamRequestHandler):
 def images(tmp_path: Path) -> Iterator[DockerImages]:
     path = tmp_path / "engine.sock"
     with socketserver.ThreadingUnixStreamServer(str(path), HangUp) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         client = docker.APIClient(base_url=f"unix://{path}", version="1.41")
         yield DockerImages(client)

@@ -54,7 +54,7 @@ def kubeconfig(tmp_path: Path, api: Api) -> Iterator[Path]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         settings = {
             "apiVersion": "v1",
             "kind": "Config",
