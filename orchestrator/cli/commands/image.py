@@ -275,7 +275,7 @@ def push(
     """Push images to a registry, for workers in a cluster, and print their digests.
 
     The credentials are those of `docker login`. Runs with the setting `registry` then use the
-    images by these digests.
+    images by these digests. What is printed are the settings with which other users do the same.
     """
     try:
         check_registry(registry)
@@ -293,8 +293,9 @@ def push(
     if json:
         show_json(dumps({"registry": registry, "images": pushed}, indent=2))
         return
+    show("cluster:\n  images:")
     for image, reference in pushed.items():
-        show(f"{one_line(image)} {reference}")
+        show(f'    "{one_line(image)}": "{reference}"')
 
 
 def _images_of(agents: Sequence[AgentImage]) -> set[str]:
