@@ -12,8 +12,8 @@ class Finding(NamedTuple):
     detail: str
     hint: str | None = None
     exit_code: int = 0
-    enforced: bool = False
-    """Whether the finding is that the limit `network` is enforced."""
+    enforced: bool | None = None
+    """Whether the limit `network` is enforced; None if the finding is about something else."""
 
 
 @runtime_checkable
@@ -24,7 +24,7 @@ class DiagnosingEngine(Protocol):
         """Yield what was found out.
 
         Args:
-            repository: The repository's git common directory, for labels.
+            repository: The repository's git common directory, or another directory, for labels.
             images: The images that a run may use.
 
         Raises:

@@ -168,8 +168,10 @@ def unenforced_hint(
     """
     settings: Mapping[Limit, str] = {"network": _POLICY} if in_cluster else _HELPS
     helps = dict.fromkeys(settings[name] for name in refused if name in settings)
-    accept = f"`--allow-unenforced {','.join(missing)}` starts runs without these limits"
-    return "; ".join([*(f"what helps: {setting}" for setting in helps), accept])
+    names = ",".join(missing)
+    accept = f"`--allow-unenforced {names}` starts a run without these limits"
+    every = f"`export ORCHESTRATOR_ALLOW_UNENFORCED={names}` is for all commands"
+    return "; ".join([*(f"what helps: {setting}" for setting in helps), accept, every])
 
 
 def _place(features: EngineFeatures, repository: Repository, runtime: str | None) -> Path | None:

@@ -202,11 +202,17 @@ def _findings(
 ) -> Iterator[Check]:
     """Return what an engine found out by itself."""
     enforced = dict(features.enforced)
+    # An engine that tests its network says so by a finding.
+    enforced.pop("network", None)
     try:
         repository = str(Repository(Path.cwd()).common_dir)
+    except OrchestratorError:
+        # Another check says so. An administrator who prepares a cluster may have no repository.
+        repository = str(Path.cwd())
+    try:
         for finding in engine.diagnose(repository, tuple(_images(config))):
-            if finding.enforced:
-                enforced["network"] = "kernel"
+            if finding.enforced is not None:
+                enforced["network"] = "kernel" if finding.enforced else "no"
             yield Check(
                 name=finding.name, state=finding.state, detail=one_line(finding.detail),
                 hint=finding.hint, exit_code=finding.exit_code,
@@ -279,17 +285,19 @@ def _enforcements(
     config: ParallelConfig,
     words: Mapping[str, tuple[State, str]],
 ) -> Iterator[Check]:
-    groups: dict[Enforcement | Literal["unknown"], list[Limit]] = {}
+    missing = [limit for limit in get_args(Limit) if enforced.get(limit) == "no"]
+    refused = [limit for limit in missing if limit not in config.isolation.allow_unenforced]
+    groups: dict[tuple[Enforcement | Literal["unknown"], bool], list[Limit]] = {}
     for limit in get_args(Limit):
-        groups.setdefault(enforced.get(limit, "unknown"), []).append(limit)
-    for how, limits in groups.items():
-        allowed = {*limits} <= {*config.isolation.allow_unenforced}
-        fails, (state, said) = how == "no" and not allowed, {**_HOW, **words}[how]
+        groups.setdefault((enforced.get(limit, "unknown"), limit in refused), []).append(limit)
+    for (how, fails), limits in groups.items():
+        state, said = {**_HOW, **words}[how]
+        hint = unenforced_hint(refused, missing, in_cluster=bool(words)) if fails else None
         yield Check(
             name="limits",
             state="fail" if fails else state,
             detail=f"{', '.join(limits)}: {said}",
-            hint=unenforced_hint(limits, limits, in_cluster=bool(words)) if how == "no" else None,
+            hint=hint,
             exit_code=UnsupportedError.exit_code if fails else 0,
             limits=tuple(limits),
             enforced=how,

@@ -65,14 +65,15 @@ def diagnose(
             named = _name(settings, image)
             yield Finding("image", "unknown", f"{named}: not tested, only the nodes know")
     for network, what in reached.items():
+        # Without a network is how workers are the safest: runs that need more prove it.
+        enforced = not what if network == "none" else None
         if what:
             hint = f"a network plugin that enforces policies, and {_APPLY}"
             detail = f"`{network}` is not enforced: {what}"
-            yield Finding("network policy", "warn", detail, hint)
+            yield Finding("network policy", "warn", detail, hint, enforced=enforced)
         else:
             detail = f"`{network}` is enforced (tested)"
-            # Without a network is how workers are the safest: runs that need more prove it.
-            yield Finding("network policy", "ok", detail, enforced=network == "none")
+            yield Finding("network policy", "ok", detail, enforced=enforced)
 
 
 def image_problem(settings: PodSettings, image: str) -> str:

@@ -1,6 +1,7 @@
 """Tests of `doctor`: every line of its output, and its exit code."""
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from typing import get_args
@@ -164,12 +165,26 @@ class TestLimits:
         assert run(["doctor"]) == 3
         lines = self.lines(capsys)
         assert lines[1:] == [
-            "✗ limits: swap, pids: not enforced",
+            "! limits: swap: not enforced",
+            "✗ limits: pids: not enforced",
             "✓ limits: disk, inodes: watched by the run",
             "? limits: seccomp: not tested",
             "! limits: the engine does not report that a container ran out of memory",
         ]
         assert lines[0].startswith("✓ limits: memory, cpus, ")
+
+    def test_hint_names_the_setting_that_allows_all(self, repository, machine, capsys, monkeypatch):
+        machine((BASE_IMAGE,))
+        machine.proven = ProvenLimits(enforced={**SOUND, "tmp": "no", "swap": "no"})
+        monkeypatch.setenv("ORCHESTRATOR_ALLOW_UNENFORCED", "swap")
+        assert run(["doctor"]) == 3
+        (way,) = re.findall("ORCHESTRATOR_ALLOW_UNENFORCED=[a-z,]+", capsys.readouterr().out)
+        monkeypatch.setenv(*way.split("="))
+        assert run(["doctor"]) == 0
+        assert "ALLOW_UNENFORCED" not in capsys.readouterr().out
+        monkeypatch.delenv("ORCHESTRATOR_ALLOW_UNENFORCED")
+        (repository / "mine.yaml").write_text("container: {allow_unenforced: [swap, tmp]}")
+        assert run(["doctor", "--config", "mine.yaml"]) == 0
 
     @pytest.mark.usefixtures("repository")
     def test_json_has_the_table(self, machine, capsys):
@@ -377,15 +392,28 @@ def test_open_network_with_guards_is_shown(machine, capsys):
 class Cluster(Engine):
     """An engine that finds out by itself."""
 
+    findings = (
+        Finding("rights", "warn", "no right to `list` `events`", "apply it"),
+        Finding("network policy", "ok", "enforced", enforced=True),
+    )
+
     def check(self, *, images, runtime) -> EngineFeatures:
         limits = {**SOUND, "pids": "no", "network": "no"}
         return replace(super().check(images=images, runtime=runtime), enforced=limits)
 
     def diagnose(self, repository, images):
-        assert repository.endswith("/.git")
         assert BASE_IMAGE in images
-        yield Finding("rights", "warn", "no right to `list` `events`", "apply it")
-        yield Finding("network policy", "ok", "enforced", enforced=True)
+        self.repository = repository
+        yield from self.findings
+
+
+@pytest.fixture
+def cluster(machine, monkeypatch):
+    """Return the engine that every command gets."""
+    machine(())
+    made = Cluster()
+    monkeypatch.setattr(command, "load_engine", lambda _: made)
+    return made
 
 
 def test_engine_that_tests_itself_is_asked(repository, machine, capsys, monkeypatch):  # noqa: ARG001
@@ -399,3 +427,21 @@ def test_engine_that_tests_itself_is_asked(repository, machine, capsys, monkeypa
     assert "✗ limits: pids: not enforced\n" in shown
     assert "seccomp, network: enforced by the nodes" in shown
     assert "image" not in shown
+
+
+def test_cluster_is_tested_outside_of_a_repository(cluster, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORCHESTRATOR_ALLOW_UNENFORCED", "pids")
+    assert run(["doctor"]) == 3
+    failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
+    assert [line.partition(":")[0] for line in failed] == ["✗ repository"]
+    assert cluster.repository == str(tmp_path)
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("enforced", [None, False, True])
+def test_network_is_unknown_unless_it_was_tested(cluster, capsys, enforced):
+    cluster.findings = (Finding("rights", "fail", "none", "apply it", 3, enforced),)
+    assert run(["doctor", "--json"]) == 3
+    limits = json.loads(capsys.readouterr().out)["limits"]
+    assert limits["network"] == {None: "unknown", False: "no", True: "kernel"}[enforced]
