@@ -139,11 +139,12 @@ class NetworkProof:
         Raises:
             EngineError: The canary reaches nothing, so nothing is proven.
         """
+        canary = self._living_canary()
         try:
-            answer, own = self._ask_canary()
+            answer, own = self._ask(canary)
         except EngineError:
             # A cleanup may have removed it.
-            answer, own = self._ask_canary()
+            answer, own = self._ask(self._living_canary())
         # protection: unreachable-canary-proves-nothing
         if not set(answer["reached"]) - set(own) or not set(own) & set(answer["reached"]):
             raise EngineError(
@@ -154,12 +155,15 @@ class NetworkProof:
             )
         return answer, own
 
-    def _ask_canary(self) -> tuple[dict[str, Any], list[str]]:
+    def _living_canary(self) -> JobPod:
         with self._lock:
             if self._canary is None or not self._lives(self._canary):
-                self._canary = self._start("canary", {})
-                self._await(self._canary)
-            canary = self._canary
+                started = self._start("canary", {})
+                self._await(started)
+                self._canary = started
+            return self._canary
+
+    def _ask(self, canary: JobPod) -> tuple[dict[str, Any], list[str]]:
         status = canary.status()
         own = [f"tcp:{address}:{_PORT}" for address in _addresses(status, "podIP")]
         others = [*_servers(self._cluster), *_kubelets(_addresses(status, "hostIP"))]

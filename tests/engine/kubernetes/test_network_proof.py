@@ -237,3 +237,28 @@ def test_pod_that_nobody_needs_ends_itself(listener: socket.socket) -> None:
             time.sleep(0.5)
             assert not served.done()
         assert served.result() is None
+
+
+@pytest.mark.process
+@pytest.mark.timeout(30)
+def test_canary_that_cannot_start_is_an_error_once(
+    answers: Answers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_pod, "_PATIENCE", 0.5)
+    answered, started = cluster.request, []
+
+    def request(method: str, path: str, body: Any = None, query: Any = None) -> dict[str, Any]:
+        found = answered(method, path, body, query)
+        if method == "POST":
+            started.append(body["metadata"]["name"])
+        if path.endswith("/pods") and "canary" in query["labelSelector"]:
+            waiting = {"waiting": {"reason": "ErrImagePull", "message": "gone"}}
+            status = {"containerStatuses": [{"name": "probe", "state": waiting}]}
+            return {"items": [{**found["items"][0], "status": {"phase": "Pending", **status}}]}
+        return found
+
+    monkeypatch.setattr(cluster, "request", request)
+    with raises("pod.start", "gone"):
+        NetworkProof(cluster).begin("/repo", ["none"])
+    assert [name.split("-")[1] for name in started] == ["probe", "canary"]
+    assert answers.asked == []
