@@ -16,6 +16,7 @@ _TIMEOUT = 30
 """Seconds for a request. The client itself has no limit."""
 _LARGEST_ANSWER = 64 * 1024**2
 _PATIENCE = 120.0
+CHOOSE_NAMESPACE = "kubectl config set-context --current --namespace NAME"
 patient = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
     stop=stop_after_delay(_PATIENCE),
@@ -29,7 +30,9 @@ class ClusterRefusedError(EngineError):
     """The API server refused a request."""
 
     def __init__(self, message: str, *, status: int, reason: str) -> None:
-        super().__init__(message, key="cluster.refused")
+        # A quota or an admission plugin can forbid a request, too.
+        hint = "`orchestrator doctor --engine kubernetes` tells whether rights are missing"
+        super().__init__(message, key="cluster.refused", hint=hint if status == 403 else None)
         self.status = status
         """Status code of the HTTP answer."""
         self.reason = reason
@@ -82,7 +85,7 @@ class Cluster:
             raise ConfigError(
                 f"the context `{self.context}` has no namespace for workers",
                 key="cluster.no-namespace",
-                hint="`kubectl config set-context --current --namespace NAME`",
+                hint=f"`{CHOOSE_NAMESPACE}`",
             )
         self.is_restricted = True
         """Whether the namespace admits only pods without root, as far as this is known."""

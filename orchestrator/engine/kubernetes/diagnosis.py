@@ -10,7 +10,6 @@ from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.manifest import Right, rights
 from orchestrator.errors import OrchestratorError
 
-_APPLY = "`orchestrator kubernetes manifest | kubectl apply -f -`, as an administrator"
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _HELPFUL = {
     "events": "why a pod waits is not shown",
@@ -44,7 +43,8 @@ def diagnose(
         settings: The user's settings of pods.
     """
     missing = [right for right in rights() if not _is_allowed(cluster, right)]
-    yield from _missing(cluster, missing)
+    apply = f"`{apply_command(cluster.namespace)}`, as an administrator, with its earlier options"
+    yield from _missing(cluster, missing, apply)
     if any(right.resource not in _HELPFUL for right in missing):
         return
     # Without the base image there is no pod to test anything with.
@@ -68,12 +68,18 @@ def diagnose(
         # Without a network is how workers are the safest: runs that need more prove it.
         enforced = not what if network == "none" else None
         if what:
-            hint = f"a network plugin that enforces policies, and {_APPLY}"
+            hint = f"{apply}, and a network plugin that enforces policies"
             detail = f"`{network}` is not enforced: {what}"
             yield Finding("network policy", "warn", detail, hint, enforced=enforced)
         else:
             detail = f"`{network}` is enforced (tested)"
             yield Finding("network policy", "ok", detail, enforced=enforced)
+
+
+def apply_command(namespace: str) -> str:
+    """Return the command with which an administrator gives a user the rights in a namespace."""
+    made = f"orchestrator kubernetes manifest --namespace {namespace} --user YOU"
+    return f"{made} | kubectl apply -f -"
 
 
 def image_problem(settings: PodSettings, image: str) -> str:
@@ -84,8 +90,9 @@ def image_problem(settings: PodSettings, image: str) -> str:
 
 
 def push_hint(settings: PodSettings) -> str:
-    """Return what pushes the images."""
-    return f"`orchestrator image push {settings.registry}`"
+    """Return what pushes the images, and what helps users who cannot push."""
+    push = f"`orchestrator image push {settings.registry}`"
+    return f"{push}; if another user pushed, name the images in the setting `cluster.images`"
 
 
 def _name(settings: PodSettings, image: str) -> str:
@@ -93,7 +100,7 @@ def _name(settings: PodSettings, image: str) -> str:
     return f"{image}, there {there}" if there else image
 
 
-def _missing(cluster: Cluster, missing: list[Right]) -> Iterator[Finding]:
+def _missing(cluster: Cluster, missing: list[Right], apply: str) -> Iterator[Finding]:
     where = f"in the namespace `{cluster.namespace}`"
     if not missing:
         yield Finding("rights", "ok", f"those of the role `orchestrator`, {where}")
@@ -101,7 +108,7 @@ def _missing(cluster: Cluster, missing: list[Right]) -> Iterator[Finding]:
         loss = _HELPFUL.get(right.resource)
         said = f"no right to `{right.verb}` `{right.resource}` {where}"
         yield Finding(
-            "rights", "warn" if loss else "fail", f"{said}{f': {loss}' if loss else ''}", _APPLY,
+            "rights", "warn" if loss else "fail", f"{said}{f': {loss}' if loss else ''}", apply,
             0 if loss else 3,
         )  # fmt: skip
 

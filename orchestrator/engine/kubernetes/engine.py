@@ -13,8 +13,18 @@ from orchestrator.engine.diagnosis import Finding
 from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.images.registry import references
-from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, remove_job
-from orchestrator.engine.kubernetes.diagnosis import diagnose, image_problem, push_hint
+from orchestrator.engine.kubernetes.cluster import (
+    CHOOSE_NAMESPACE,
+    Cluster,
+    ClusterRefusedError,
+    remove_job,
+)
+from orchestrator.engine.kubernetes.diagnosis import (
+    apply_command,
+    diagnose,
+    image_problem,
+    push_hint,
+)
 from orchestrator.engine.kubernetes.job_pod import JobPod, jobs
 from orchestrator.engine.kubernetes.manifest import ENFORCE
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
@@ -80,10 +90,16 @@ class KubernetesEngine:
         try:
             namespace = self._cluster.request("GET", path)
         except ClusterRefusedError as error:
+            if error.status not in (403, 404):
+                raise
+            name = self._cluster.namespace
+            closed = ", or you have no rights in it" if error.status == 403 else ""
+            # No manifest can be made for the namespace `default`.
+            apply = f"`{apply_command(name)}`, as an administrator; " if name != "default" else ""
             raise EngineError(
-                f"the namespace `{self._cluster.namespace}` cannot be used: {error.message}",
+                f"the namespace `{name}` does not exist{closed}: {error.message}",
                 key="cluster.namespace",
-                hint="create it, with the role `orchestrator`: see the guide about clusters",
+                hint=f"{apply}`{CHOOSE_NAMESPACE}` chooses another namespace",
             ) from error
         release = str(version.get("gitVersion", ""))
         found = str(namespace["metadata"]["uid"])

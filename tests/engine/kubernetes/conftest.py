@@ -22,8 +22,8 @@ class Api:
     silent: int = 0
     """Number of requests that get no answer."""
     forbids: bool = False
-    allowed: str = ""
-    """The only path that is not forbidden then."""
+    allowed: tuple[str, ...] = ()
+    """The only paths that are not forbidden then."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def kubeconfig(tmp_path: Path, api: Api) -> Iterator[Path]:
                 return
             found = api.answers.get(path)
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            is_forbidden = api.forbids and path != api.allowed
+            is_forbidden = api.forbids and path not in api.allowed
             self.send_response(403 if is_forbidden else 200 if found is not None else 404)
             self.end_headers()
             self.wfile.write(json.dumps(found or {"reason": "NotFound"}).encode())

@@ -238,7 +238,7 @@ def test_missing_right_is_an_error_at_once(api: Api, step: PodStep) -> None:
     api.answers |= {f"{PODS}/pod": pod(), "/readyz": {}}
     with pytest.raises(TimeoutError):
         step.wait(0)
-    api.forbids, api.allowed = True, "/readyz"
+    api.forbids, api.allowed = True, ("/readyz",)
     with raises("cluster.refused"):
         step.wait(0)
 

@@ -1,6 +1,7 @@
 """The objects for an administrator, and the rights that `doctor` asks about."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from kubernetes import client
 from orchestrator.cli.app import run
 from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.diagnosis import Finding
-from orchestrator.engine.kubernetes.diagnosis import diagnose
+from orchestrator.engine.kubernetes.diagnosis import apply_command, diagnose
 from orchestrator.engine.kubernetes.manifest import ENFORCE, Right, manifest, rights
 from orchestrator.engine.spec import CLOSED
 from tests.support.errors import reports
@@ -123,6 +124,18 @@ def test_missing_right_is_named(right: Right) -> None:
     needed = right.resource not in ("events", "pods/log", "pods/portforward")
     assert (first.state, first.exit_code) == (("fail", 3) if needed else ("warn", 0))
     assert bool(rest) is not needed
+    # What is not tested has no finding, so that nobody looks for a mistake in it.
+    assert any(one.enforced is not None for one in rest) is not needed
+    assert f"`{apply_command('team')}`" in (first.hint or "")
+
+
+def test_hint_is_a_command_that_gives_the_rights(capsys: pytest.CaptureFixture[str]) -> None:
+    command, rest = apply_command("team").split(" | ")
+    assert rest == "kubectl apply -f -"
+    assert run(shlex.split(command)[1:]) == 0
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert {one["kind"] for one in printed} == {*MODELS}
+    assert printed[0]["metadata"]["name"] == "team"
 
 
 def test_findings_say_what_was_tested() -> None:

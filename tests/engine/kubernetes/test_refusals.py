@@ -1,6 +1,7 @@
 """What a cluster is refused for, against a stand-in for the API server."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,12 +15,15 @@ from orchestrator.engine import load_engine
 from orchestrator.engine.egress import check_gateways, worker_egress
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
 from orchestrator.engine.images.registry import push_images
+from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.diagnosis import apply_command
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.place import PlaceSpec
 from orchestrator.engine.spec import BrokerLink
 from orchestrator.worker.place import check_place_network, check_transfer
 from orchestrator.worker.services import check_known_ports
+from tests.engine.kubernetes.conftest import Api
 from tests.engine.kubernetes.test_pod import OPEN, WORKERS, linked, spec
 from tests.support.errors import raises
 from tests.support.settings import load, write
@@ -96,7 +100,9 @@ def test_images_that_were_not_pushed_are_refused(
     with raises("image.not-pushed", BASE_IMAGE, there):
         engine.check(images=images, runtime=None)
     (finding,) = list(engine.diagnose("/repo", (BASE_IMAGE,)))[-1:]
-    assert (finding.state, finding.hint) == ("fail", f"`orchestrator image push {there}`")
+    assert finding.state == "fail"
+    # Who cannot push names the images.
+    assert {f"`orchestrator image push {there}`", "`cluster.images`"} <= {*words(finding.hint)}
     engine.configure(PodSettings(registry=there, images={BASE_IMAGE: "reg.example/base:1"}))
     engine.check(images=images, runtime=None)
     push_images(Pushing(), [BASE_IMAGE], there, progress=lambda _: None)  # type: ignore[arg-type]
@@ -104,6 +110,42 @@ def test_images_that_were_not_pushed_are_refused(
     engine.check(images=images, runtime=None)
     with raises("image.not-pushed", BROKER_IMAGE, there):
         engine.check(images=(BROKER_IMAGE,), runtime=None)
+
+
+def words(hint: str | None) -> list[str]:
+    """Return the commands and settings of a hint."""
+    return re.findall("`[^`]+`", hint or "")
+
+
+NAME_ANOTHER = "`kubectl config set-context --current --namespace NAME`"
+
+
+@pytest.mark.parametrize("namespace", ["agents", "default"])
+@pytest.mark.parametrize("forbids", [False, True])
+def test_namespace_that_is_not_there_or_closed_has_two_ways_out(
+    api: Api, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, namespace: str, *, forbids: bool
+) -> None:
+    kubeconfig.write_text(kubeconfig.read_text().replace('"agents"', f'"{namespace}"'))
+    monkeypatch.setattr(
+        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubeconfig)
+    )
+    api.answers |= {"/version": ANSWERS["/version"], "/readyz": {}}
+    api.forbids, api.allowed = forbids, ("/version", "/readyz")
+    with raises("cluster.namespace", f"`{namespace}`") as caught:
+        KubernetesEngine().check(images=(), runtime=None)
+    # `kubernetes manifest` refuses the namespace `default`.
+    apply = [] if namespace == "default" else [f"`{apply_command(namespace)}`"]
+    assert words(caught.value.hint) == [*apply, NAME_ANOTHER]
+
+
+def test_forbidden_request_names_who_knows_the_missing_rights(api: Api, cluster: Cluster) -> None:
+    with raises("cluster.refused") as caught:
+        cluster.request("GET", "/nowhere")
+    assert caught.value.hint is None
+    api.forbids = True
+    with raises("cluster.refused") as caught:
+        cluster.request("GET", "/nowhere")
+    assert words(caught.value.hint) == ["`orchestrator doctor --engine kubernetes`"]
 
 
 def check(engine: KubernetesEngine, top: Path, **settings: object) -> None:
