@@ -26,7 +26,7 @@ from orchestrator.files.shared import make_shared
 from orchestrator.git.repository import Repository
 from orchestrator.machine import boot_id
 
-PROBES = "probes"
+_PROBES = "probes"
 _LONGEST = 64 * 1024
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
 _DELEGATE = (
@@ -180,7 +180,7 @@ def _place(features: EngineFeatures, repository: Repository, runtime: str | None
         return None
     parts = (features.id or features.fingerprint, *filter(None, [runtime]))
     name = "-".join(_UNUSUAL.sub("_", part)[:80] for part in parts)
-    return repository.state_dir / PROBES / f"{name}.json"
+    return repository.state_dir / _PROBES / f"{name}.json"
 
 
 def _read(place: Path) -> _Found | None:
