@@ -45,8 +45,8 @@ def start(lab: Lab, repo: Path) -> Iterator[Start]:
     yield start_run
     for process in made:
         if process.poll() is None:
-            process.terminate()
-            process.communicate(timeout=60)
+            process.kill()  # it may have no API server any more
+            process.communicate()
     for job in present(lab, repo, "jobs"):
         lab.kubectl("delete", "job", "-n", NAMESPACE, "--wait=false", job["metadata"]["name"])
 

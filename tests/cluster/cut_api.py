@@ -8,6 +8,7 @@ import selectors
 import socket
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -43,8 +44,10 @@ class CutApi:
         """Bytes from the API server of which one bit is changed, when they appear first."""
         self.up = 0
         """Bytes that were passed on to the API server."""
-        self.cuts = 0
-        """Number of connections that were broken."""
+        self.cuts: Counter[str] = Counter()
+        """Number of connections that were broken, by the pod of an exec stream."""
+        self.is_down = False
+        """Whether all connections break, and new ones are refused."""
         threading.Thread(target=self._serve, daemon=True).start()
 
     def client(self) -> Cluster:
@@ -74,18 +77,20 @@ class CutApi:
     def _pump(self, ours: socket.socket, theirs: ssl.SSLSocket) -> None:
         up = down = 0
         drawn: int | None = None
+        pod = ""
         with selectors.DefaultSelector() as selector:
             for one in (ours, theirs):
                 selector.register(one, selectors.EVENT_READ)
-            while True:
-                ready = [key.fileobj for key, _ in selector.select()]
+            while not self.is_down:
+                ready = [key.fileobj for key, _ in selector.select(0.5)]
                 if ours in ready:
                     data = ours.recv(_PIECE)
-                    if drawn is None and self.draw and b"/exec?" in data:
-                        drawn = self.draw()
+                    if b"/exec?" in data:
+                        pod = data.partition(b"/exec?")[0].rpartition(b"/")[2].decode()
+                        drawn = self.draw() if self.draw else None
                     up, self.up = up + len(data), self.up + len(data)
                     theirs.sendall(data)
-                    if not data or self._breaks(up, self.cut_up):
+                    if not data or self._breaks(pod, up, self.cut_up):
                         return
                 if theirs in ready:
                     data = theirs.recv(_PIECE)
@@ -97,10 +102,10 @@ class CutApi:
                         data, self.flip = data.replace(self.flip, changed, 1), b""
                     ours.sendall(data)
                     limits = [most for most in (drawn, self.cut_down) if most is not None]
-                    if not data or self._breaks(down, min(limits, default=None)):
+                    if not data or self._breaks(pod, down, min(limits, default=None)):
                         return
 
-    def _breaks(self, total: int, most: int | None) -> bool:
+    def _breaks(self, pod: str, total: int, most: int | None) -> bool:
         breaks = most is not None and total >= most
-        self.cuts += breaks
+        self.cuts[pod] += breaks
         return breaks

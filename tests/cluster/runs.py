@@ -10,6 +10,8 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+import pytest
+
 from orchestrator.engine.labels import REPOSITORY
 from tests.cluster.lab import NAMESPACE, Lab
 from tests.support.live import eventually
@@ -42,6 +44,12 @@ def present(lab: Lab, repo: Path, kind: str) -> list[dict[str, Any]]:
         if thing["metadata"].get("annotations", {}).get(REPOSITORY, "").startswith(str(repo))
         and "deletionTimestamp" not in thing["metadata"]
     ]
+
+
+def tell(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """Print figures of a test that passes."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{text}\n")
 
 
 def job_of(pod: dict[str, Any]) -> str:

@@ -99,6 +99,48 @@ def test_workflow_with_findings_artifacts_and_results(lab: Lab, repo: Path) -> N
     eventually(lambda: not jobs(lab), "the Jobs' end")
 
 
+EIGHT = """
+tasks:
+  - {id: a, task: echo a > a}
+  - {id: b, task: echo b > b}
+  - {id: c, depends_on: [a], task: cat a > c}
+  - {id: d, depends_on: [a, b], task: cat a b > d}
+  - {id: e, depends_on: [c], task: cat c > e}
+  - {id: f, depends_on: [c, d], task: cat c d > f}
+  - {id: g, depends_on: [b], task: cat b > g; exit 3}
+  - {id: h, depends_on: [e, f], task: cat e f > h}
+"""
+
+
+def test_workflow_of_eight_tasks(lab: Lab, repo: Path) -> None:
+    """A task gets the files of those that it depends on; one that fails stops nothing else."""
+    (repo.parent / "eight.yaml").write_text(EIGHT)
+    words = [word for word in COMMAND[4:] if word not in ("--workers", "1")]
+    _, out, err = do(lab, repo, "spec", "run", str(repo.parent / "eight.yaml"), *words, *UNENFORCED)
+    results = json.loads(out)["results"]
+    assert len(results) == 8, err
+    assert {each["worker_id"]: each["status"] for each in results} == {
+        **dict.fromkeys(range(1, 9), "success"), 7: "failed",
+    }  # fmt: skip
+    branch = next(each["branch"] for each in results if each["worker_id"] == 8)
+    assert git(repo, "show", f"{branch}:h") == "a\na\na\nb"
+    eventually(lambda: not jobs(lab), "the Jobs' end")
+
+
+def test_semantic_conflicts(lab: Lab, repo: Path) -> None:
+    """Two branches merge cleanly, and only together fail the check, which runs in pods."""
+    run(lab, repo, "--task", "echo 1 > one", "--task", "echo 1 > two", "--task", "echo 1 > bad")
+    settings = repo.parent / "settings.yaml"
+    settings.write_text(json.dumps({"container": {"allow_unenforced": UNENFORCED[1].split(",")}}))
+    checks = ("--check", "test ! -e bad", "--check", "! test -e one -a -e two")
+    code, out, err = do(lab, repo, "conflicts", *checks, "--config", str(settings), "--json")
+    found = json.loads(out)
+    kinds = {(pair["a"], pair["b"]): pair["kind"] for pair in found["pairs"]}
+    assert {pair for pair, kind in kinds.items() if kind != "clean"} == {(1, 2)}, err
+    assert (code, kinds[1, 2], found["failing"]) == (1, "semantic", [3])
+    eventually(lambda: not jobs(lab), "the Jobs' end")
+
+
 def test_retry_continue_and_judge(lab: Lab, repo: Path) -> None:
     good, bad = run(lab, repo, "--task", "echo 1 >> ok; cat ok", "--task", "echo 1 > bad")
     assert (good["status"], bad["status"]) == ("success", "success")

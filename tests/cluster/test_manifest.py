@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator.engine.kubernetes.manifest import Right, manifest, rights
 from tests.cluster.lab import NAMESPACE, Lab
@@ -18,7 +19,7 @@ ROLE = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/orchest
 def test_the_server_accepts_the_manifest(lab: Lab) -> None:
     made = manifest(NAMESPACE, users=["x"], groups=["y"], pods=50)
     said = lab.kubectl("apply", "--dry-run=server", "-f", "-", stdin=made)
-    assert said.count("server dry run") == 7 - 1
+    assert said.count("server dry run") == len(list(yaml.safe_load_all(made)))
 
 
 @pytest.fixture

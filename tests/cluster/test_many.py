@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.lab import Lab
-from tests.cluster.runs import COMMAND, begin, present
+from tests.cluster.runs import COMMAND, begin, present, tell
 from tests.cluster.test_nodes import whole  # noqa: F401 - of every test here
 from tests.support.cli import cpu_seconds, high_water
 from tests.support.live import eventually
@@ -29,11 +29,6 @@ def tasks(number: int, command: str) -> list[str]:
     """Return options for so many tasks; `N` in the command is the number of the task."""
     return [word for n in range(1, number + 1)
             for word in ("--task", re.sub(r"\bN\b", str(n), command))]  # fmt: skip
-
-
-def tell(capsys: pytest.CaptureFixture[str], text: str) -> None:
-    with capsys.disabled():
-        sys.stdout.write(f"\n{text}\n")
 
 
 def results(out: str) -> list[dict[str, Any]]:
