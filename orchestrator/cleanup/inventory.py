@@ -49,6 +49,11 @@ class RecordedWorker:
         return self.spec.worker_id
 
     @property
+    def purge_command(self) -> str:
+        """The command that removes the worker without its work."""
+        return f"orchestrator parallel-cleanup {self.number} --run {self.directory.run_id} --purge"
+
+    @property
     def path(self) -> Path:
         """Path of the worker's worktree, which may no longer exist."""
         return self.record.top / self.spec.directory

@@ -19,6 +19,7 @@ from orchestrator.git.git_directory import git_dir_named_by
 from orchestrator.git.repository import DIRECTORIES, Repository
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline, read_outline
+from orchestrator.state.run_record import is_run_id
 
 _AT_ONCE = 8
 _ROUNDS = 4
@@ -61,10 +62,14 @@ class Job(Protocol):
 
     repository: Repository
     engine: ContainerEngine | None
+    dry_run: bool
     leftovers: dict[str, list[Leftover]]
     problems: list[str]
+    removed: int
     known: dict[RunEngine, bool]
     """Whether the engine of a run is that of the command."""
+    failed: dict[RunEngine | None, OrchestratorError]
+    """Why engines of runs cannot be used; each is tried once."""
 
 
 @contextmanager
@@ -76,6 +81,8 @@ def engine_of(job: Job, run: RunOutline) -> Iterator[None]:
         return
     with ExitStack() as stack:
         try:
+            if used in job.failed:
+                raise job.failed[used]
             if used not in job.known:
                 found = job.engine.check(images=(), runtime=None).id
                 job.known[used] = used.is_same(job.engine.name, found)
@@ -83,8 +90,7 @@ def engine_of(job: Job, run: RunOutline) -> Iterator[None]:
                 job.engine = stack.enter_context(closing(engine_of_run(used)))
                 job.leftovers = find_leftovers(job.repository, job.engine)
         except OrchestratorError as error:
-            job.engine, job.leftovers = None, {}
-            job.problems.append(f"containers of run {run.run_id}: {error.message}")
+            job.engine, job.leftovers, job.failed[used] = None, {}, error
         try:
             yield
         finally:
@@ -138,6 +144,23 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
         stuck = [entry for entry in stuck if entry.leftover.kind == "container"]
         stuck += _remove(engine, [*late, *in_use])
     return stuck
+
+
+def remove_stray(job: Job) -> None:
+    """Remove engine objects that belong to no recorded run, as after a killed `orchestrator init`.
+
+    If the engine fails before a run's first worker starts, the run removes its directory, but its
+    network is left.
+    """
+    runs = job.repository.state_dir / "runs"
+    # A run creates its directory before any object, so a new run is not mistaken for an old one.
+    # protection: objects-of-run-being-created-are-kept
+    gone = [name for name in job.leftovers if is_run_id(name) and not (runs / name).exists()]
+    # protection: objects-of-run-that-lost-engine-are-removed
+    found = [left for name in ("", *gone) for left in job.leftovers.get(name, [])]
+    stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
+    job.removed += len(found) - len(stuck)
+    job.problems += [str(leftover) for leftover in stuck]
 
 
 def _late(

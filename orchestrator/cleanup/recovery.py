@@ -142,7 +142,7 @@ def _open_place(
         raise EngineError(
             "the worker's place is gone from the engine, with the work in it",
             key="place.gone",
-            hint="`orchestrator parallel-cleanup --purge` removes the worker",
+            hint=f"`{worker.purge_command}` removes the worker and its backups",
         )
     if not isinstance(engine, PlaceEngine):
         raise UnsupportedError(

@@ -6,6 +6,7 @@ resume the run meanwhile.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from orchestrator.cleanup.orphans import (
     find_unrecorded_worktrees,
     places_with_work,
     remove_all,
+    remove_stray,
     worker_of,
 )
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
@@ -44,7 +46,7 @@ from orchestrator.record.history import find_run
 from orchestrator.state.judgements import drop_results
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
-from orchestrator.state.run_record import is_run_id, read_record
+from orchestrator.state.run_record import read_record
 from orchestrator.state.secret_files import forget
 from orchestrator.text.quantities import count
 from orchestrator.text.split_lines import split_lines
@@ -73,8 +75,14 @@ class _Cleanup:
     unchecked: list[str] = field(default_factory=list)
     freed: int = 0
     known: dict[RunEngine, bool] = field(default_factory=dict)
+    failed: dict[RunEngine | None, OrchestratorError] = field(default_factory=dict)
+    unreached: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Runs that may have containers left, by their engine and why it cannot be used."""
 
     def report(self) -> CleanupReport:
+        for engine, runs in self.unreached.items():
+            which = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
+            self.problems.append(f"containers of {which}, {engine}")
         return CleanupReport(
             workers=tuple(sorted(self.cleaned, key=lambda worker: worker.worker_id)),
             live=tuple(self.live),
@@ -135,7 +143,7 @@ def cleanup(
     for run in runs:
         _clean_run(job, run)
     if run_id is None and job.wanted == Wanted():
-        _remove_stray(job)
+        remove_stray(job)
         known = {worker.path for worker in job.owners.values()}
         job.problems += find_unrecorded_worktrees(repository, known)
         if purge:
@@ -221,6 +229,14 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
         for worker in workers
         if job.wanted.includes(job.repository, worker, present=worker.number in present)
     }
+    used = workers[0].record.engine_used if workers else None
+    # A worker that is gone already was named when it was removed.
+    if used in job.failed and any(
+        worker.number in chosen and (worker.number in present or worker.is_stranded())
+        for worker in workers
+    ):
+        where = f"`{used.kind}` at `{used.address}`" if used else ""
+        job.unreached[f"{where}: {job.failed[used]}"].append(run.run_id)
     # protection: work-in-volumes-is-kept
     held = {} if job.purge else places_with_work(job.leftovers.get(run.run_id, ()))
     stranded = {w.number for w in workers if w.number in held and w.is_stranded()} & chosen
@@ -283,23 +299,6 @@ def _remove_leftovers(
     return {worker_of(left) for left in left_over if left.kind == "container"}
 
 
-def _remove_stray(job: _Cleanup) -> None:
-    """Remove engine objects that belong to no recorded run, as after a killed `orchestrator init`.
-
-    If the engine fails before a run's first worker starts, the run removes its directory, but its
-    network is left.
-    """
-    runs = job.repository.state_dir / "runs"
-    # A run creates its directory before any object, so a new run is not mistaken for an old one.
-    # protection: objects-of-run-being-created-are-kept
-    gone = [name for name in job.leftovers if is_run_id(name) and not (runs / name).exists()]
-    # protection: objects-of-run-that-lost-engine-are-removed
-    found = [left for name in ("", *gone) for left in job.leftovers.get(name, [])]
-    stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
-    job.removed += len(found) - len(stuck)
-    job.problems += [str(leftover) for leftover in stuck]
-
-
 def _remove_shared(job: _Cleanup) -> None:
     """Remove the checkouts and packs that runs share, but no checkout that a run uses now."""
     checkouts = partial(prune_checkouts, job.repository, keep=0)
@@ -327,8 +326,7 @@ def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedW
             result = result.model_copy(update={"note": f"refused work {verb} {place}"})
         backup = _keep_and_remove(job, worker)
     except (OrchestratorError, OSError) as error:
-        said = error.message if isinstance(error, OrchestratorError) else str(error)
-        return result.model_copy(update={"problem": said})
+        return result.model_copy(update={"problem": str(error)})
     kept = () if job.purge else kept_of(job.repository, worker)
     return result.model_copy(update={"backup": backup, "kept_refs": kept})
 
@@ -356,16 +354,18 @@ def _recover(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     """Commit a dead run's worker's files to the worker's branch; return a note for the report."""
     if job.engine is None:
         raise RepositoryError(
-            "the run ended unexpectedly, and the container engine does not answer: start the "
-            "engine, then repeat this command, which first recovers the run's work",
+            "the run ended unexpectedly, and its engine, from which its work is recovered first, "
+            "cannot be used",
             key="recovery.no-engine",
+            hint="start the engine, then repeat this command; if the engine is gone for good, "
+            f"`{worker.purge_command}` removes the worker, its work and its backups",
         )
     # protection: container-is-removed-before-its-files-are-read
     if occupied:
         raise RepositoryError(
-            "the run ended unexpectedly, and the worker's container could not be removed: remove "
-            "it with `docker rm -f`, then repeat this command, which recovers the work",
+            "the run ended unexpectedly, and the worker's container could not be removed",
             key="recovery.container-left",
+            hint="remove it with `docker rm -f`, then repeat this command, which recovers the work",
         )
     if job.dry_run:
         return "the run died; its work would be committed before the removal"

@@ -184,7 +184,11 @@ def engine_of_run(used: "RunEngine | None") -> "Engine":
         problem = ConfigError(
             f"the run was started with another engine: {used.version} at `{used.address}`",
             key="engine.other",
-            hint="set `DOCKER_HOST` to the address of that engine",
+            # A namespace that was created again has another identifier.
+            hint="choose its context with `kubectl config use-context NAME`; if its namespace was "
+            "deleted, its pods are gone, even if there is a new one"
+            if used.kind == "kubernetes"
+            else "set `DOCKER_HOST` to the address of that engine",
         )
     raise problem or EngineUnavailableError("no engine can be reached", key="engine.unreachable")
 

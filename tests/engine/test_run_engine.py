@@ -1,6 +1,7 @@
 """Tests that commands on a recorded run use the run's engine, whatever the user's settings are."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 import orchestrator.engine
 from orchestrator.cleanup.remove import cleanup
+from orchestrator.cli.app import run as command_line
 from orchestrator.engine import ContainerSpec, Engine, engine_of_run, load_engine
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
@@ -134,16 +136,45 @@ def test_cleanup_removes_containers_from_the_engine_of_each_run(
     assert not mine.closed
 
 
-def test_cleanup_says_which_engine_it_could_not_look_at(
+def test_cleanup_says_once_which_engine_it_could_not_look_at(
     repo: Path, tmp_path: Path, engines: dict[str, Reached]
 ) -> None:
-    ParallelRunner(configured("true"), repo, engine=made(tmp_path, "A")).execute()
+    for task in ("true", "echo more"):
+        ParallelRunner(configured(task), repo, engine=made(tmp_path, "A")).execute()
     engines[""] = made(tmp_path, "B")
-    report = cleanup(repo, engine=engines[""])
-    assert len(report.workers) == 1
-    assert [problem.partition(": ")[2] for problem in report.problems] == [
-        "the run was started with another engine: local 1 at `unix:///a`"
-    ]
+    report = cleanup(repo, engine=engines[""], dry_run=True)
+    assert report.problems == cleanup(repo, engine=engines[""]).problems
+    assert len(report.workers) == 2
+    (problem,) = report.problems
+    assert "2 runs" in problem
+    assert "local 1 at `unix:///a`" in problem
+    # Nothing is left of them that this cleanup could have kept.
+    assert cleanup(repo, engine=engines[""]).problems == ()
+
+
+def test_cleanup_names_the_way_out_if_an_engine_is_gone_for_good(
+    repo: Path, tmp_path: Path, engines: dict[str, Reached], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(repo)
+    monkeypatch.setattr("orchestrator.cli.commands.cleanup.load_engine", lambda _: engines[""])
+    engine = made(tmp_path, "A")
+    ParallelRunner(configured("true", workers=2), repo, engine=engine).execute()
+    (run,) = all_runs(repo / ".git/orchestrator")
+    (run.worker(2) / "result.json").unlink()
+    for name in ("git", "copy"):
+        (run.worker(2) / name).mkdir(exist_ok=True)
+    engines[""] = made(tmp_path, "B")
+    said = list[str]()
+    for _ in range(2):
+        assert command_line(["parallel-cleanup"]) == 1
+        said.append(capsys.readouterr().err)
+        assert (repo / ".architect-parallel-2").exists()
+    assert [text.count(run.run_id) for text in said] == [2, 2]
+    (way,) = re.findall("`orchestrator (parallel-cleanup [^`]+)`", said[-1])
+    assert command_line(way.split()) == 1
+    assert not (repo / ".architect-parallel-2").exists()
+    assert command_line(["parallel-cleanup"]) == 0
 
 
 def test_engine_without_its_package_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

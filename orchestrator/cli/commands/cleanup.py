@@ -32,6 +32,8 @@ RETENTION = "6h"
 age.
 """
 _SHOWN = 5
+_LONGEST = 1000
+"""Maximum length of a line about what was not removed, whose hint is at its end."""
 
 Numbers = Annotated[
     list[int] | None,
@@ -187,7 +189,8 @@ def restore(workers: Numbers = None, run: RunOfBackup = None) -> None:
 def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
     for worker in report.workers:
         if worker.problem:
-            tell(f"worker {worker.worker_id} was not removed: {one_line(worker.problem)}")
+            problem = one_line(worker.problem, limit=_LONGEST)
+            tell(f"worker {worker.worker_id} was not removed: {problem}")
         else:
             show(_line(worker, dry_run=dry_run))
     if report.leftovers:
@@ -196,7 +199,7 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
             objects = f"{report.leftovers} containers, networks and volumes"
         show(f"{_verb(dry_run=dry_run)} {objects}")
     for problem in report.problems:
-        tell(f"not removed: {one_line(problem, limit=500)}")
+        tell(f"not removed: {one_line(problem, limit=_LONGEST)}")
     for ref in report.purged:
         show(f"{'would drop' if dry_run else 'dropped'} {ref}")
     spared = [
