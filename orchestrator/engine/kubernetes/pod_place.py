@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,12 +16,7 @@ from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.in_place.archive import END
 from orchestrator.engine.in_place.porter import FOLLOWS
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient, remove_job
-from orchestrator.engine.kubernetes.job_pod import (
-    JobPod,
-    await_running,
-    end_of_place,
-    jobs,
-)
+from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, end_of_place, jobs
 from orchestrator.engine.kubernetes.network_proof import NetworkProof, await_reached
 from orchestrator.engine.kubernetes.pod import (
     CHANNELS,
@@ -356,19 +352,6 @@ class PodPlace:
 
 def _porter_spec(spec: PlaceSpec) -> dict[str, object]:
     """Return what the porter knows of a place."""
-    steps = {}
-    for step in spec.steps:
-        limits = step.limits
-        steps[step.name] = {
-            "timeout": limits.timeout,
-            "grace": limits.grace,
-            "disk": limits.disk,
-            "inodes": limits.inodes,
-            "limited": list(limits.limited),
-            "output": limits.output,
-            "serves": limits.serves,
-            "after": step.after,
-        }
     return {
         "channels": CHANNELS,
         "usage": USAGE,
@@ -376,7 +359,7 @@ def _porter_spec(spec: PlaceSpec) -> dict[str, object]:
         "memory": {},
         "start_within": spec.start_within,
         "collect_within": spec.collect_within,
-        "steps": steps,
+        "steps": {step.name: {**asdict(step.limits), "after": step.after} for step in spec.steps},
         "started": [],
     }
 
