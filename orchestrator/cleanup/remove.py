@@ -231,12 +231,9 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
     }
     used = workers[0].record.engine_used if workers else None
     # A worker that is gone already was named when it was removed.
-    if used in job.failed and any(
-        worker.number in chosen and (worker.number in present or worker.is_stranded())
-        for worker in workers
-    ):
-        where = f"`{used.kind}` at `{used.address}`" if used else ""
-        job.unreached[f"{where}: {job.failed[used]}"].append(run.run_id)
+    waiting = (worker.number for worker in workers if worker.is_stranded())
+    if used and used in job.failed and chosen & present.union(waiting):
+        job.unreached[f"`{used.kind}` at `{used.address}`: {job.failed[used]}"].append(run.run_id)
     # protection: work-in-volumes-is-kept
     held = {} if job.purge else places_with_work(job.leftovers.get(run.run_id, ()))
     stranded = {w.number for w in workers if w.number in held and w.is_stranded()} & chosen
@@ -353,12 +350,14 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
 def _recover(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     """Commit a dead run's worker's files to the worker's branch; return a note for the report."""
     if job.engine is None:
+        # An engine that was not asked, because that of the command is missing, may have the work.
+        tried = worker.record.engine_used in job.failed
+        gone = f"; if it is gone for good, `{worker.purge_command}` removes its work and backups"
         raise RepositoryError(
             "the run ended unexpectedly, and its engine, from which its work is recovered first, "
             "cannot be used",
             key="recovery.no-engine",
-            hint="start the engine, then repeat this command; if the engine is gone for good, "
-            f"`{worker.purge_command}` removes the worker, its work and its backups",
+            hint=f"start the engine, then repeat this command{gone if tried else ''}",
         )
     # protection: container-is-removed-before-its-files-are-read
     if occupied:
