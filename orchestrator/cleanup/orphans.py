@@ -74,19 +74,21 @@ class Job(Protocol):
 
 @contextmanager
 def engine_of(job: Job, run: RunOutline) -> Iterator[None]:
-    """Use a run's own engine in the block, if the command's engine is another one."""
+    """Use a run's own engine in the block, if that of the command is another one, or missing."""
     used, mine = run.engine_used, (job.engine, job.leftovers)
-    if used is None or job.engine is None or used.kind not in installed_engines():
+    # Who has no Docker may have a cluster.
+    kinds = set(installed_engines()) - ({"docker"} if job.engine is None else set())
+    if used is None or used.kind not in kinds:
         yield
         return
     with ExitStack() as stack:
         try:
             if used in job.failed:
                 raise job.failed[used]
-            if used not in job.known:
+            if job.engine is not None and used not in job.known:
                 found = job.engine.check(images=(), runtime=None).id
                 job.known[used] = used.is_same(job.engine.name, found)
-            if not job.known[used]:
+            if not job.known.get(used):
                 job.engine = stack.enter_context(closing(engine_of_run(used)))
                 job.leftovers = find_leftovers(job.repository, job.engine)
         except OrchestratorError as error:

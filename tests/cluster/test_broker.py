@@ -27,7 +27,17 @@ from tests.system.test_broker import ASK, COST, SCENARIO
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 KEY = "sk-canary-2c61d0f7a95b"
 TOKEN = "ghp-canary-5de2108fa771"
-AGENT = scenario(lambda command: ToolCall(name="Bash", arguments={"command": command}))
+PROGRAMS = {
+    "claude": (
+        "claude-sonnet-4-5",
+        scenario(lambda command: ToolCall(name="Bash", arguments={"command": command})),
+    ),
+    "codex": (
+        "gpt-5-codex",
+        scenario(lambda command: ToolCall(name="exec_command", arguments={"cmd": command})),
+    ),
+}
+"""A model of each program, and how the model answers."""
 OTHERS = UNENFORCED.removeprefix("network,")
 PROGRAM = (sys.executable, "-m", "orchestrator")
 RUN = ("parallel", "--engine", "kubernetes", "--network", "none", "--keys", "broker", "--json")
@@ -51,7 +61,7 @@ Orchestrator = Callable[..., Popen[str]]
 @pytest.fixture(scope="module", autouse=True)
 def images(lab: Lab, broker_image: str, agent_image: Callable[[str], str]) -> None:
     """Let the nodes have the images of the broker and of a program."""
-    lab.load(broker_image, agent_image("claude"))
+    lab.load(broker_image, *map(agent_image, PROGRAMS))
 
 
 @pytest.fixture
@@ -195,11 +205,17 @@ def test_budgets_are_enforced(model: ModelServer, orchestrator: Orchestrator) ->
     assert len(model.exchanges) == 2
 
 
-@pytest.mark.parametrize("model", [AGENT], indirect=True, ids=["claude"])
+@pytest.mark.parametrize(
+    ("program", "model"),
+    [(name, answers) for name, (_, answers) in PROGRAMS.items()],
+    indirect=["model"],
+    ids=PROGRAMS,
+)
 def test_program_of_a_model_works_and_goes_on(
-    lab: Lab, repo: Path, model: ModelServer, orchestrator: Orchestrator
+    lab: Lab, repo: Path, model: ModelServer, orchestrator: Orchestrator, program: str
 ) -> None:
-    given = ("--agent-cli", "claude", "--models", "claude-sonnet-4-5", "--workers", "1")
+    name = PROGRAMS[program][0]
+    given = ("--agent-cli", program, "--models", f"{name},{name}", "--workers", "1")
     (repo / "README.md").write_text("read me\n")
     git(repo, "add", "README.md")
     git(repo, "commit", "-qm", "Add a readme")
@@ -215,7 +231,7 @@ def test_program_of_a_model_works_and_goes_on(
     assert continued["files_modified"] == list(GO_ON.files)
     assert [turn["continued"] for turn in continued["turns"]] == [None, "session"]
     assert {one.key for one in model.exchanges} == {KEY}
-    assert all(BEGUN in one.said for one in model.exchanges[first:] if one.plain_model in given)
+    assert all(BEGUN in one.said for one in model.exchanges[first:] if one.plain_model == name)
     assert committed["cost"] > 0
     assert continued["cost"] > begun["cost"]
     eventually(lambda: not present(lab, repo, "jobs"), "the Jobs' end")

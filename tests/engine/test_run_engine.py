@@ -41,9 +41,9 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Reached]:
     found: dict[str, Reached] = {}
 
     def load(name: str, address: str = "") -> Engine:
-        assert name == "docker"
         if address not in found:
             raise EngineUnavailableError(f"nothing at {address}", key="engine.unreachable")
+        assert name == found[address].name
         return found[address]  # type: ignore[return-value]
 
     monkeypatch.setattr(orchestrator.engine, "load_engine", load)
@@ -116,10 +116,12 @@ def test_record_without_an_engine_is_read(repo: Path, tmp_path: Path) -> None:
     assert outline.engine_used is None
 
 
+@pytest.mark.parametrize("has_docker", [True, False])
 def test_cleanup_removes_containers_from_the_engine_of_each_run(
-    repo: Path, tmp_path: Path, engines: dict[str, Reached]
+    repo: Path, tmp_path: Path, engines: dict[str, Reached], has_docker: bool
 ) -> None:
     theirs, mine = made(tmp_path, "A"), made(tmp_path, "B")
+    theirs.name = "docker" if has_docker else "kubernetes"
     engines |= {"unix:///a": theirs, "": mine}
     ParallelRunner(configured("true"), repo, engine=theirs).execute()
     (run,) = all_runs(repo / ".git/orchestrator")
@@ -129,7 +131,7 @@ def test_cleanup_removes_containers_from_the_engine_of_each_run(
             name="left", image=BASE_IMAGE, command=("true",), user="", workdir="", labels=labels
         )
     )
-    report = cleanup(repo, engine=mine)
+    report = cleanup(repo, engine=mine if has_docker else None)
     assert (report.problems, report.leftovers, len(report.workers)) == ((), 1, 1)
     assert theirs.leftovers({}) == []
     assert theirs.closed
