@@ -42,6 +42,7 @@ from orchestrator.errors import ConfigError, ImageNotFoundError
 from orchestrator.git.in_progress import check_settled
 from orchestrator.git.repository import Repository
 from orchestrator.git.task_merge import check_git
+from orchestrator.runs.capacity import check_worktrees
 from orchestrator.runs.enforcement import check_enforcement
 from orchestrator.runs.machine_check import machine_problems
 from orchestrator.runs.problems import Attempt, Problems
@@ -96,8 +97,13 @@ def check_request(request: RunRequest) -> CheckedRequest:
     return _read_inputs(request, repository, settings, problems)
 
 
-def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
+def check_run(request: RunRequest, engine: ContainerEngine, *, resumed: bool = False) -> CheckedRun:
     """Check a request, with the repository, the container engine and the machine.
+
+    Args:
+        request: The request.
+        engine: The container engine.
+        resumed: Whether the run has begun, and its worktrees exist.
 
     Raises:
         OrchestratorError: The run could not start. The error lists every problem.
@@ -110,6 +116,10 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
     repository, settings = _check_settings(request, problems)
     features = _check_engine(engine, settings, problems)
     checked = _read_inputs(request, repository, settings, problems)
+    if not resumed and request.config.retention is None:
+        # It is checked again when the numbers are reserved; a user should not wait for the proof of
+        # a network to read it. With `retention`, old worktrees are removed between the checks.
+        check_worktrees(repository, request.config)
     configs = [own.config for _, own in checked.by_task()]
     proven = check_enforcement(engine, features[0].value, repository, configs)
     asked = request.config.isolation.transfer

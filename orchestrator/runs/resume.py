@@ -119,7 +119,7 @@ class ResumedRun:
             with connected(self._engine, used) as engine:
                 if message is None and _is_done(directory, record):
                     return self._conclude(ClaimedRun(record, directory), engine)
-                checked = check_run(self._request(config, record, inputs), engine)
+                checked = check_run(self._request(config, record, inputs), engine, resumed=True)
                 _check_worktrees(directory, record)
                 if message is not None:
                     deliver(directory, record, message, checked.request)

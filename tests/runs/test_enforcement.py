@@ -44,6 +44,13 @@ def test_run_without_an_enforced_limit_is_refused(repo: Path, engine: AnsweringE
     assert engine.leftovers({}) == []
 
 
+def test_cheap_checks_come_before_containers(repo: Path, engine: AnsweringEngine) -> None:
+    engine.text = UNSOUND
+    with raises("worktrees.exhausted"):
+        ParallelRunner(configured("true", "true", max_worktrees=1), repo, engine=engine).execute()
+    assert engine.asked == []
+
+
 @pytest.mark.parametrize("reached", ["", "tcp:10.0.0.1:443"])
 def test_network_counts_as_enforced_if_the_engine_proves_it(
     repo: Path, engine: AnsweringEngine, reached: str
