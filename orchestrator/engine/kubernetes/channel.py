@@ -77,9 +77,7 @@ def connect(
             suppress_origin=True,
         )
     except websocket.WebSocketBadStatusException as error:
-        if error.status_code == 403 and cluster.is_starting():
-            raise _cut(error) from error
-        raise _refused(error, pod) from error
+        raise _refused(error, pod, cluster) from error
     except (websocket.WebSocketException, OSError) as error:
         raise _cut(error) from error
     return opened
@@ -231,18 +229,18 @@ def _cut(error: Exception) -> EngineUnavailableError:
 
 
 def _refused(
-    error: websocket.WebSocketBadStatusException, pod: str
+    error: websocket.WebSocketBadStatusException, pod: str, cluster: Cluster
 ) -> EngineError | NotRunningError:
-    body = (error.resp_body or b"").decode(errors="replace")
+    body, status = (error.resp_body or b"").decode(errors="replace"), error.status_code
     try:
-        said = str(json.loads(body)["message"])
+        said, is_json = str(json.loads(body)["message"]), True
     except (ValueError, KeyError, TypeError):
-        said = body[:200] or f"HTTP status {error.status_code}"
-    if error.status_code == 404 or any(words in said for words in _NO_CONTAINER):
+        said, is_json = body[:200] or f"HTTP status {status}", False
+    if any(words in said for words in _NO_CONTAINER) or status == 404:
         return NotRunningError(
             f"the pod `{pod}` is not running: {said}", key="container.not-running"
         )
-    if error.status_code >= 500:
+    if cluster.is_unable(status, is_json=is_json):
         return EngineUnavailableError(
             f"the cluster cannot reach the pod `{pod}`: {said}", key="cluster.unreachable"
         )

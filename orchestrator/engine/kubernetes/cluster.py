@@ -16,6 +16,13 @@ _TIMEOUT = 30
 """Seconds for a request. The client itself has no limit."""
 _LARGEST_ANSWER = 64 * 1024**2
 _PATIENCE = 120.0
+_CHECK = "check it with `kubectl version`"
+_HINTS = {
+    401: "`kubectl get pods` tells whether you are logged in to the cluster",
+    # A quota or an admission plugin can forbid a request, too.
+    403: "`orchestrator doctor --engine kubernetes` tells whether rights are missing",
+}
+"""What helps if the API server refuses a request with a status code of HTTP."""
 CHOOSE_NAMESPACE = "kubectl config set-context --current --namespace NAME"
 patient = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
@@ -30,9 +37,7 @@ class ClusterRefusedError(EngineError):
     """The API server refused a request."""
 
     def __init__(self, message: str, *, status: int, reason: str) -> None:
-        # A quota or an admission plugin can forbid a request, too.
-        hint = "`orchestrator doctor --engine kubernetes` tells whether rights are missing"
-        super().__init__(message, key="cluster.refused", hint=hint if status == 403 else None)
+        super().__init__(message, key="cluster.refused", hint=_HINTS.get(status))
         self.status = status
         """Status code of the HTTP answer."""
         self.reason = reason
@@ -128,26 +133,30 @@ class Cluster:
             raise EngineUnavailableError(
                 f"the cluster's API server does not answer: {error}",
                 key="cluster.unreachable",
-                hint="check it with `kubectl version`",
+                hint=_CHECK,
             ) from error
         if len(data) > _LARGEST_ANSWER:
             raise EngineError(
                 "an answer of the cluster's API server is too long", key="cluster.unreadable-answer"
             )
+        is_json = True
         try:
             found = json.loads(data)
         except ValueError:
-            found = {"message": data.decode(errors="replace")[:200]}
-        if not isinstance(found, dict):
+            found, is_json = {"message": data.decode(errors="replace")[:200]}, False
+        if not isinstance(found, dict) or (answer.status < 300 and not is_json):
             raise EngineError(
                 "an answer of the cluster's API server is not an object",
                 key="cluster.unreadable-answer",
             )
-        if answer.status == 403 and self.is_starting():
-            raise EngineUnavailableError(
-                "the cluster's API server starts", key="cluster.unreachable"
-            )
         if answer.status >= 300:
+            if self.is_unable(answer.status, is_json=is_json):
+                raise EngineUnavailableError(
+                    f"the cluster's API server cannot answer (HTTP status {answer.status}): "
+                    f"{found.get('message', '')}",
+                    key="cluster.unreachable",
+                    hint=_HINTS[401] if answer.status == 401 else _CHECK,
+                )
             raise ClusterRefusedError(
                 f"the cluster refused to {method.lower()} `{path}`: {found.get('message', '')}",
                 status=answer.status,
@@ -156,19 +165,26 @@ class Cluster:
         self._was_allowed = True
         return found
 
-    def is_starting(self) -> bool:
-        """Return whether a refusal is that of an API server that does not know all rights yet.
+    def is_unable(self, status: int, *, is_json: bool) -> bool:
+        """Return whether a refusal says nothing of the request, so that it should be repeated.
 
-        One that was restarted forbids everything for some seconds.
+        Args:
+            status: The status code of HTTP.
+            is_json: Whether an API server has written the answer. A load balancer answers with
+                other texts, and so does an API server that starts, for paths that it lacks yet.
         """
-        if not self._was_allowed:
-            return False
+        if status in _HINTS:
+            # A user can log in again. An API server that starts forbids everything for seconds.
+            return self._was_allowed and (status == 401 or not self._is_ready())
+        return status == 429 or status >= 500 or not is_json
+
+    def _is_ready(self) -> bool:
         url = f"{self.configuration.host}/readyz"
         try:
             answer = self._client.call_api("GET", url, self.headers(), _request_timeout=_TIMEOUT)
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError):
-            return True
-        return bool(answer.response.status != 200)
+            return False
+        return bool(answer.response.status == 200)
 
 
 def remove_job(cluster: Cluster, name: str) -> None:

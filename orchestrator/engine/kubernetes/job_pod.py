@@ -68,7 +68,7 @@ class JobPod:
 
     def calls(self, container: str) -> PorterCalls:
         """Return calls to the porter's program in a container."""
-        return PorterCalls(partial(self._talk, container), patience=self._cluster.patience)
+        return PorterCalls(partial(self.attempt, container, _TALK), patience=self._cluster.patience)
 
     @property
     def is_known(self) -> bool:
@@ -194,15 +194,15 @@ class JobPod:
             return end_of_place("it was not collected before its deadline")
         return _loss("it was drained, deleted or lost with its node")
 
-    def _talk(self, container: str) -> PodProcess:
-        """Start a command `talk` of the porter's program; who calls this repeats it.
+    def attempt(self, container: str, command: Sequence[str]) -> PodProcess:
+        """Start a command in a container that should run; who calls this repeats it.
 
         Raises:
             PlaceLostError: The container does not run any more.
             EngineUnavailableError: The container cannot be reached.
         """
         try:
-            return self.run(container, _TALK)
+            return self.run(container, command)
         except NotRunningError as error:
             found = self._ask()
             ended = state_of(found, container).get("terminated")

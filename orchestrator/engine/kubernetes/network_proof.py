@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.kubernetes.cluster import Cluster, patient, remove_job
+from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient, remove_job
 from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_running
 from orchestrator.engine.kubernetes.pod import (
     PORTER_USER,
@@ -180,7 +180,12 @@ class NetworkProof:
         own = {MANAGED: "true", RUN: name, ROLE: role, REPOSITORY: self._repository}
         path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"
         described = proof_job(name, {**own, **labels}, self._settings)
-        self._cluster.request("POST", path, described)
+        try:
+            patient(self._cluster.request)("POST", path, described)
+        except ClusterRefusedError as error:
+            # Nobody else knows the name: the Job was created, and the answer was lost.
+            if error.reason != "AlreadyExists":
+                raise
         return JobPod(self._cluster, name)
 
     def _await(self, pod: JobPod) -> None:

@@ -47,7 +47,6 @@ from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step, Waite
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import (
     EngineError,
-    NotRunningError,
     StartCancelledError,
     UnsupportedError,
 )
@@ -174,11 +173,7 @@ class PodPlace:
         data = json.dumps({"porter.py": program, "spec.json": json.dumps(spec)}).encode()
         digest = hashlib.sha256(data).hexdigest()
         command = ("python3", "-I", "-S", "-c", _BOOT, STATE, str(len(data)), digest)
-        try:
-            process = self._pod.run(container, command)
-        except NotRunningError as error:
-            self._pod.status()
-            raise end_of_place() from error
+        process = self._pod.attempt(container, command)
         try:
             process.write(data)
             answer = b"".join(chunk.data for chunk in process.output())

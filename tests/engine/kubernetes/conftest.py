@@ -24,6 +24,8 @@ class Api:
     forbids: bool = False
     allowed: tuple[str, ...] = ()
     """The only paths that are not forbidden then."""
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    """Status and body of the next answers."""
 
 
 @pytest.fixture
@@ -43,6 +45,12 @@ def kubeconfig(tmp_path: Path, api: Api) -> Iterator[Path]:
                 return
             found = api.answers.get(path)
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if api.failures:
+                status, body = api.failures.pop(0)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body.encode())
+                return
             is_forbidden = api.forbids and path not in api.allowed
             self.send_response(403 if is_forbidden else 200 if found is not None else 404)
             self.end_headers()

@@ -1,5 +1,6 @@
 """Pods that are gone or about to go, against a stand-in for the API server."""
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -234,6 +235,39 @@ def test_api_server_that_has_just_started_is_asked_again(api: Api, step: PodStep
     timer.join()
 
 
+STATUS = json.dumps({"kind": "Status", "message": "etcdserver: leader changed"})
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        (429, "Too many requests, please try again later."),
+        (500, STATUS),
+        (502, "<html>Bad Gateway</html>"),
+        (503, STATUS),
+        (504, STATUS),
+        # A load balancer, or an API server whose paths do not exist yet.
+        (404, "404 page not found"),
+        (401, STATUS),
+    ],
+)
+def test_answer_that_will_be_another_one_soon_is_asked_for_again(
+    api: Api, step: PodStep, failure: tuple[int, str]
+) -> None:
+    found = pod(containerStatuses=[ended("agent-1", exitCode=3)])
+    api.answers |= {f"{PODS}/pod": found}
+    assert step.wait(0).exit_code == 3
+    api.failures = [failure] * 2
+    assert step.wait(0).exit_code == 3
+
+
+def test_credentials_that_were_never_accepted_are_an_error_at_once(api: Api, step: PodStep) -> None:
+    api.failures = [(401, STATUS)] * 2
+    with raises("cluster.refused") as caught:
+        step.wait(0)
+    assert "`kubectl get pods`" in (caught.value.hint or "")
+
+
 def test_missing_right_is_an_error_at_once(api: Api, step: PodStep) -> None:
     api.answers |= {f"{PODS}/pod": pod(), "/readyz": {}}
     with pytest.raises(TimeoutError):
@@ -247,7 +281,7 @@ def test_end_of_the_porter_is_told_with_its_reason(api: Api, step: PodStep) -> N
     died = ended("porter", exitCode=137, reason="OOMKilled")
     api.answers |= {f"{PODS}/pod": pod(containerStatuses=[died]), f"{JOBS}/job": JOB}
     with raises("place.ended") as caught:
-        step._pod._talk("porter")
+        step._pod.attempt("porter", ["true"])
     assert "`porter` in the pod was out of memory" in caught.value.message
 
 
@@ -256,7 +290,7 @@ def test_pod_that_cannot_be_reached_is_lost_only_if_the_cluster_says_so(
 ) -> None:
     api.answers |= {f"{PODS}/pod": pod(), f"{JOBS}/job": JOB}
     with pytest.raises(EngineUnavailableError):
-        step._pod._talk("porter")
+        step._pod.attempt("porter", ["true"])
     api.answers[f"{PODS}/pod"] = pod(leaving=True)
     with pytest.raises(PlaceLostError):
         step.kill("SIGTERM")

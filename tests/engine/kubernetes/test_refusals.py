@@ -18,6 +18,7 @@ from orchestrator.engine.images.registry import push_images
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.diagnosis import apply_command
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
+from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.place import PlaceSpec
 from orchestrator.engine.spec import BrokerLink
@@ -136,6 +137,24 @@ def test_namespace_that_is_not_there_or_closed_has_two_ways_out(
     # `kubernetes manifest` refuses the namespace `default`.
     apply = [] if namespace == "default" else [f"`{apply_command(namespace)}`"]
     assert words(caught.value.hint) == [*apply, NAME_ANOTHER]
+
+
+def test_short_pod_is_created_although_the_answer_was_lost(api: Api, cluster: Cluster) -> None:
+    proof = NetworkProof(cluster)
+    proof._repository, proof._settings = "/repo", PodSettings()
+    api.failures = [(503, "<html>"), (409, json.dumps({"reason": "AlreadyExists"}))]
+    assert proof._start("canary", {}).job.startswith("orchestrator-canary-")
+    assert api.failures == []
+    api.failures = [(403, json.dumps({"reason": "Forbidden"}))]
+    with raises("cluster.refused"):
+        proof._start("canary", {})
+
+
+@pytest.mark.parametrize("body", ["<html>Log in here</html>", "[]"])
+def test_answer_that_is_no_object_is_an_error(api: Api, cluster: Cluster, body: str) -> None:
+    api.failures = [(200, body)]
+    with raises("cluster.unreadable-answer"):
+        cluster.request("GET", "/version")
 
 
 def test_forbidden_request_names_who_knows_the_missing_rights(api: Api, cluster: Cluster) -> None:
