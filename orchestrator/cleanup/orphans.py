@@ -12,6 +12,7 @@ from typing import Protocol
 
 from orchestrator.engine import engine_of_run, installed_engines
 from orchestrator.engine.labels import MANAGED, PLACE, REPOSITORY, ROLE, RUN, WORKER
+from orchestrator.engine.place import is_shared
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import OrchestratorError
@@ -65,6 +66,7 @@ class Job(Protocol):
     dry_run: bool
     leftovers: dict[str, list[Leftover]]
     problems: list[str]
+    others: list[str]
     removed: int
     known: dict[RunEngine, bool]
     """Whether the engine of a run is that of the command."""
@@ -152,12 +154,16 @@ def remove_stray(job: Job) -> None:
     """Remove engine objects that belong to no recorded run, as after a killed `orchestrator init`.
 
     If the engine fails before a run's first worker starts, the run removes its directory, but its
-    network is left.
+    network is left. On an engine that other machines use, an unknown run may be one of theirs, in a
+    repository at the same path, and is left alone.
     """
     runs = job.repository.state_dir / "runs"
     # A run creates its directory before any object, so a new run is not mistaken for an old one.
     # protection: objects-of-run-being-created-are-kept
     gone = [name for name in job.leftovers if is_run_id(name) and not (runs / name).exists()]
+    if is_shared(job.engine):
+        job.others += [f"{name} is not recorded here" for name in gone]
+        gone = []
     # protection: objects-of-run-that-lost-engine-are-removed
     found = [left for name in ("", *gone) for left in job.leftovers.get(name, [])]
     stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)

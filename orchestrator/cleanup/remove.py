@@ -184,7 +184,7 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     # protection: users-cleanups-name-runs-of-others
     if (user := run.other_user) is not None:
         if _concerns(job, read_outline(run)):
-            job.others.append(f"{run.run_id} of {user}")
+            job.others.append(f"{run.run_id} of {user} cannot be read")
         return
     record = read_record(run)
     if record is None:

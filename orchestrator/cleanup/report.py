@@ -31,7 +31,7 @@ class CleanupReport(BaseModel):
     live: tuple[str, ...]
     """Ids of live runs, which were not touched."""
     others: tuple[str, ...] = ()
-    """Runs of other users that this user may not read, which were not touched."""
+    """Runs that this user may not read, or that are not recorded here, which were not touched."""
     leftovers: int
     """Number of removed containers, networks and volumes of finished runs."""
     problems: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from orchestrator.cleanup.report import CleanupReport
 from orchestrator.engine.images.names import BASE_IMAGE, is_own_name
 from orchestrator.engine.images.recipes import RECIPE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
+from orchestrator.engine.place import is_shared
 from orchestrator.engine.protocol import Engine, Leftover
 from orchestrator.errors import OrchestratorError
 from orchestrator.files.atomic import write_private
@@ -73,7 +74,12 @@ def find_belongings(
     """
     leftovers = tuple(engine.leftovers(labels or {MANAGED: "true"}))
     runs = {(leftover.labels.get(REPOSITORY), leftover.labels.get(RUN)) for leftover in leftovers}
-    live = {f"{run} in {place}" for place, run in runs if place and run and _is_live(place, run)}
+    shared = is_shared(engine)
+    live = {
+        f"{run} in {place}"
+        for place, run in runs
+        if place and run and _is_live(Path(place), run, shared=shared)
+    }
     images = {*engine.labelled_images(RECIPE)}
     if engine.image_id(BASE_IMAGE) is not None:
         images.add(BASE_IMAGE)  # an image of the user that `image build --base` gave this name
@@ -122,10 +128,14 @@ def remove_belongings(
     return removal
 
 
-def _is_live(place: str, run: str) -> bool:
-    """Return whether a run is live; unknown counts as live."""
+def _is_live(place: Path, run: str, *, shared: bool) -> bool:
+    """Return whether a run is live; unknown counts as live.
+
+    On an engine that other machines use, a run that is not recorded here may be one of theirs.
+    """
+    directory = RunDirectory(place / "orchestrator" / "runs" / run)
     try:
-        return RunDirectory(Path(place, "orchestrator", "runs", run)).is_live()
+        return directory.is_live() or (shared and not directory.path.exists())
     except OSError:
         return True
 

@@ -342,6 +342,16 @@ class ClusterEngine(Protocol):
         """Use the user's settings for the pods that are created from now on."""
 
 
+def is_shared(engine: object) -> bool:
+    """Return whether other machines may use an engine, as far as this is known.
+
+    Their repositories may be at the same paths as those of this machine.
+    """
+    if isinstance(engine, ClusterEngine):
+        return True
+    return isinstance(engine, RemoteEngine) and not engine.is_here
+
+
 @runtime_checkable
 class NetworkProver(Protocol):
     """An engine whose containers have a network unless something else takes it away."""

@@ -130,6 +130,19 @@ def test_objects_of_a_run_without_a_directory_are_removed(
     assert local_engine.leftovers(labels) == []
 
 
+def test_objects_of_an_unknown_run_on_an_engine_of_several_machines_are_kept(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine may have a repository at the same path."""
+    monkeypatch.setattr(local_engine, "configure", lambda _: None, raising=False)
+    labels = network_of(local_engine, repo, "20260101-000000-abcdef")
+    report = cleanup(repo, engine=local_engine)
+    assert (report.leftovers, report.problems) == (0, ())
+    assert report.others == ("20260101-000000-abcdef is not recorded here",)
+    (left,) = local_engine.leftovers(labels)
+    local_engine.remove(left)
+
+
 def test_objects_of_a_run_that_is_being_created_are_kept(
     repo: Path, local_engine: LocalEngine
 ) -> None:

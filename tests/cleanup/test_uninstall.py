@@ -14,7 +14,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.images.recipes import RECIPE
-from orchestrator.engine.labels import MANAGED, REPOSITORY
+from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
 from orchestrator.errors import EngineError
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory
@@ -70,6 +70,19 @@ def entries(top: Path) -> set[str]:
     """Return all paths below a directory, apart from git's objects and logs."""
     found = (str(path.relative_to(top)) for path in top.rglob("*"))
     return {name for name in found if not name.startswith((".git/objects/", ".git/logs/"))}
+
+
+def test_run_of_another_machine_may_be_live(
+    repo: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = {MANAGED: "true", REPOSITORY: "/elsewhere/.git", RUN: "20260101-000000-abcdef"}
+    machine.create_network("n", labels)
+    assert find_belongings(machine, [Repository(repo)]).live == ()
+    monkeypatch.setattr(machine, "configure", lambda _: None, raising=False)
+    (live,) = find_belongings(machine, [Repository(repo)]).live
+    assert live == "20260101-000000-abcdef in /elsewhere/.git"
+    for left in machine.leftovers(labels):
+        machine.remove(left)
 
 
 def test_nothing_is_left_of_a_merged_run_and_nothing_else_is_removed(

@@ -204,7 +204,7 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
         show(f"{'would drop' if dry_run else 'dropped'} {ref}")
     spared = [
         *(f"run {run_id} is still running: not removed" for run_id in report.live),
-        *(f"run {run} cannot be read: not removed" for run in report.others),
+        *(f"run {run}: not removed" for run in report.others),
     ]
     for line in spared:
         tell(line)
