@@ -67,7 +67,8 @@ class ContinuedWorker:
             waited = next(found for found in result.results if found.worker_id == number)
         if number_of(self._directory, waited.worker_id, self._message.turn) is None:
             raise ConfigError(
-                f"worker {waited.worker_id} did not continue: {waited.message}",
+                f"worker {waited.worker_id} did not continue: "
+                f"{waited.message or 'its run did not deliver the message'}",
                 key="message.undelivered",
             )
         record = require_record(self._directory)
@@ -120,6 +121,9 @@ class ContinuedWorker:
         leave_message(directory, self._message)
         if turn.now and result is None:
             directory.ask_to_end_turn(number)
+            if not is_queued(directory, number, turn):
+                # The turn ended by itself, and the message was delivered a moment ago.
+                directory.forget_stop(number)
 
     def _result(self) -> WorkerResult | None:
         """Return the worker's result, if the turn of the message has ended or could not begin."""

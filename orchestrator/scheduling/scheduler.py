@@ -127,7 +127,7 @@ class _Slots:
         for turn in list(self._waiting) if self._run.resumed else ():
             number, directory = turn.worker.number, self._run.directory
             known = directory.result(number)
-            if known is not None and reopen(directory, number) is not None:
+            if known is not None and reopen(self._run, number) is not None:
                 self._waiting.remove(turn)
                 self._waiting.append(_Turn(for_worker(self._run, turn.spec), again=True))
             elif known is not None:
@@ -149,7 +149,7 @@ class _Slots:
             network = run.shared_network
             if run.directory.stop_asked(number) and not run.directory.end_of_turn_asked(number):
                 continue
-            if (network is None or network.come_back(number)) and reopen(run.directory, number):
+            if (network is None or network.come_back(number)) and reopen(run, number):
                 self._results.remove(result)
                 self._gate.reopen(number)
                 self._waiting.append(_Turn(for_worker(run, self._known[number]), again=True))

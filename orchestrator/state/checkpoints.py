@@ -175,6 +175,10 @@ class Checkpoints:
         self._directory.mkdir(exist_ok=True)
         write_atomically(self._directory / _GIVEN_UP, result.model_dump_json(indent=2))
 
+    def forget_given_up(self) -> None:
+        """Remove that record, if no other attempt follows after all."""
+        (self._directory / _GIVEN_UP).unlink(missing_ok=True)
+
     def last_result(self) -> WorkerResult | None:
         """Return the result of the last attempt alone; None if there was only one attempt."""
         return self._read("last.json", TypeAdapter(WorkerResult))

@@ -274,8 +274,16 @@ class RunDirectory:
         return frozenset(int(number) for number in names if number.isdecimal())
 
     def stop_asked(self, worker_id: int) -> bool:
-        """Return whether another process asked to stop a worker."""
-        return (self.path / f"stop-{worker_id}").exists()
+        """Return whether another process asked to stop a worker.
+
+        That a message is waiting is no reason any more once the message was delivered.
+        """
+        request = self._stop_request(worker_id)
+        return request is not None and (request != _TURN or self.message(worker_id).exists())
+
+    def message(self, worker_id: int) -> Path:
+        """Return the file of the message that waits for the end of a worker's turn."""
+        return self.path / f"message-{worker_id}"
 
     def kill_asked(self, worker_id: int) -> bool:
         """Return whether another process asked to stop a worker without a grace period."""

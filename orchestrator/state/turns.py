@@ -119,7 +119,7 @@ def queue_message(directory: RunDirectory, worker_id: int, turn: NextTurn) -> bo
     Returns:
         Whether no other message waits for the worker; if one does, nothing is changed.
     """
-    queued = _queued(directory, worker_id)
+    queued = directory.message(worker_id)
     half = queued.with_name(f".{queued.name}.{turn.id}")
     write_private(half, turn.model_dump_json().encode())
     try:
@@ -134,7 +134,7 @@ def queue_message(directory: RunDirectory, worker_id: int, turn: NextTurn) -> bo
 
 def is_queued(directory: RunDirectory, worker_id: int, turn: NextTurn | None = None) -> bool:
     """Return whether a message waits for a worker: any, or this one."""
-    queued = _queued(directory, worker_id)
+    queued = directory.message(worker_id)
     if turn is None:
         return queued.exists()
     with suppress(OSError, ValidationError):
@@ -147,7 +147,7 @@ def withdraw_message(directory: RunDirectory, worker_id: int, turn: NextTurn) ->
     if not is_queued(directory, worker_id, turn):
         return False
     with suppress(FileNotFoundError):
-        _queued(directory, worker_id).unlink()
+        directory.message(worker_id).unlink()
         return True
     return False
 
@@ -169,7 +169,7 @@ def number_of(directory: RunDirectory, worker_id: int, turn: NextTurn) -> int | 
 def take_message(directory: RunDirectory, worker_id: int) -> bool:
     """Move a worker's message, so that it begins the next turn; return whether there is one."""
     try:
-        _queued(directory, worker_id).rename(directory.worker(worker_id) / _TURN)
+        directory.message(worker_id).rename(directory.worker(worker_id) / _TURN)
     except OSError:
         return False
     # The request to stop ended the turn before.
@@ -180,7 +180,3 @@ def take_message(directory: RunDirectory, worker_id: int) -> bool:
 def drop_turn(place: Path) -> None:
     """Remove the record of a turn that never began."""
     (place / _TURN).unlink(missing_ok=True)
-
-
-def _queued(directory: RunDirectory, worker_id: int) -> Path:
-    return directory.path / f"message-{worker_id}"

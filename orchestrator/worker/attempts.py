@@ -31,7 +31,6 @@ from orchestrator.state.turns import (
     drop_turn,
     is_queued,
     note_turn,
-    take_message,
     turn_after,
 )
 from orchestrator.worker.context import WorkerContext
@@ -47,7 +46,7 @@ from orchestrator.worker.result_builder import (
 )
 from orchestrator.worker.retry_later import RetryLater
 from orchestrator.worker.sessions import has_lost_session, how_continued, note_lost_session
-from orchestrator.worker.turns import in_turn, message_about_checks
+from orchestrator.worker.turns import deliver, in_turn, message_about_checks
 
 RETRIED: Mapping[Reason, bool] = {
     Reason.AGENT_FAILED: True,
@@ -194,9 +193,9 @@ def _again(
     waits = bool(result.restarts) or _waits(worker, result, earlier)
     lost = has_lost_session(worker, result)
     follows = not (waits or lost or _is_retried(worker, result, earlier))
-    if follows and not _has_next_turn(worker, result, earlier):
-        return None
     try:
+        if follows and not _has_next_turn(worker, result, earlier):
+            return None
         if lost:
             note_lost_session(worker)
         worker.checkpoints.note_given_up(worker.run.redactor.model(result))
@@ -234,7 +233,7 @@ def _has_next_turn(
     if worker.cancel.stop_asked and not ended_for_message:
         return False
     if is_queued(directory, number) and (network is None or network.come_back(number)):
-        return take_message(directory, number)
+        return deliver(worker.run, number)
     fixes = 0 if worker.turn is None else worker.turn.fixes
     # protection: failed-checks-are-sent-back-at-most-so-often
     if result.reason is not Reason.CHECKS_FAILED or fixes >= worker.config.fix_checks:

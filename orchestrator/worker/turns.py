@@ -8,16 +8,17 @@ from pathlib import Path
 
 from orchestrator.agents.output.search import text_tail
 from orchestrator.config.project import Check
+from orchestrator.events import Notice
 from orchestrator.execution.output import stage_log
 from orchestrator.git.changes import patch
 from orchestrator.results import Turn, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.turns import CurrentTurn, is_queued, take_message, turn_after
+from orchestrator.state.turns import CurrentTurn, drop_turn, is_queued, take_message, turn_after
 from orchestrator.text.quoting import code_block
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
-from orchestrator.worker.context import WorkerContext, for_worker
+from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.sessions import how_continued, session_of
 
 _MOST_OF_TASK = 10_000
@@ -166,22 +167,45 @@ def awaits_turn(directory: RunDirectory, worker_id: int) -> bool:
     return turn_after(place) is not None and Checkpoints(place).attempt_result() is not None
 
 
-def reopen(directory: RunDirectory, worker_id: int) -> WorkerResult | None:
+def deliver(run: RunContext, worker_id: int) -> bool:
+    """Let the message that waits for a worker begin the next turn; return whether it does.
+
+    A message with the value of a secret is dropped, because records keep messages.
+    """
+    place = run.directory.worker(worker_id)
+    if not take_message(run.directory, worker_id):
+        return False
+    turn = turn_after(place)
+    # protection: delivered-message-with-secret-dropped
+    if turn is not None and run.redactor.text(turn.message) != turn.message:
+        drop_turn(place)
+        said = f"the message to worker {worker_id} contains the value of a secret: it was dropped"
+        run.emit(Notice(message=said))
+        return False
+    return True
+
+
+def reopen(run: RunContext, worker_id: int) -> WorkerResult | None:
     """Deliver a message to a worker that has ended; it then has no result until that turn's end.
 
     Returns:
-        The result of the turn before; None if there is no message, or the worker has not ended.
-
-    Raises:
-        OSError: The disk is full.
+        The result of the turn before; None if there is no message that can be delivered, or the
+        worker has not ended.
     """
-    result, place = directory.result(worker_id), directory.worker(worker_id)
+    directory, place = run.directory, run.directory.worker(worker_id)
+    result = directory.result(worker_id)
     if result is None or not awaits_turn(directory, worker_id):
         return None
     if is_queued(directory, worker_id):
         checkpoints = Checkpoints(place)
-        checkpoints.note_given_up(checkpoints.last_result() or result)
-        take_message(directory, worker_id)
+        try:
+            checkpoints.note_given_up(checkpoints.last_result() or result)
+        except OSError:
+            # Full disk: the message waits, and the other workers go on.
+            return None
+        if not deliver(run, worker_id):
+            checkpoints.forget_given_up()
+            return None
     (directory.path / "result.json").unlink(missing_ok=True)
     (place / "result.json").unlink()
     return result

@@ -1,5 +1,7 @@
 """Tests of workers that continue with a message, and of checks that are sent back."""
 
+import errno
+import os
 import threading
 import time
 from pathlib import Path
@@ -7,15 +9,18 @@ from typing import Any
 
 import pytest
 
+from orchestrator.config.container import Isolation
+from orchestrator.config.project import Check
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.errors import ConfigError
-from orchestrator.events import Event, TurnDone, TurnStarted, WorkerStarted
+from orchestrator.events import Event, Notice, TurnDone, TurnStarted, WorkerDone, WorkerStarted
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.continued_worker import ContinuedWorker
-from orchestrator.runs.continuing import Message, check_message, message_from_checks
+from orchestrator.runs.continuing import Message, check_message, leave_message, message_from_checks
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import require_record
 from orchestrator.state.turns import (
     LONGEST_MESSAGE,
@@ -214,6 +219,19 @@ class TestContinue:
         assert (tree / "four").exists()
 
 
+def test_full_disk_before_failed_checks_are_sent_back_ends_the_worker(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(attempts, "note_turn", full)
+    checks = (Check(run="false"),)
+    (result,) = shell_run(repo, local_engine, "date > a", checks=checks, fix_checks=1).results
+    assert (result.status, result.reason) == (Status.PARTIAL, Reason.CHECKS_FAILED)
+    assert result.files_modified == ["a"]
+
+
 class TestUndelivered:
     """A message that was accepted by a process which then died."""
 
@@ -245,6 +263,22 @@ class TestUndelivered:
         assert withdraw_message(directory, 1, one)
         assert not is_queued(directory, 1)
         assert [path for path in directory.path.iterdir() if "message" in path.name] == []
+
+    def test_is_not_delivered_if_it_is_withdrawn_at_that_moment(
+        self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (first,) = shell_run(repo, local_engine, "date +%N > a").results
+        directory, turn, note = state_of(repo), NextTurn(message="true"), Checkpoints.note_given_up
+
+        def withdrawn(self: Checkpoints, result: WorkerResult) -> None:
+            note(self, result)
+            withdraw_message(directory, 1, turn)
+
+        monkeypatch.setattr(Checkpoints, "note_given_up", withdrawn)
+        assert queue_message(directory, 1, turn)
+        (result,) = ResumedRun(directory, engine=local_engine).execute().results
+        assert (result, directory.result(1)) == (first, first)
+        assert not (directory.worker(1) / "attempt.json").exists()
 
 
 class TestLiveRun:
@@ -303,6 +337,55 @@ class TestLiveRun:
         thread.join(30)
         assert (result.status, show(repo, "architect/parallel-1:b")) == (Status.SUCCESS, "1")
         assert result.turns[0].reason is Reason.CANCELLED
+
+    def test_request_to_end_a_turn_never_ends_the_turn_of_its_message(
+        self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The turn before ends by itself, after the message was left and before the request."""
+
+        def leave(directory: RunDirectory, message: Message) -> None:
+            leave_message(directory, message)
+            eventually(lambda: not is_queued(directory, 1))
+
+        monkeypatch.setattr("orchestrator.runs.continued_worker.leave_message", leave)
+        thread, _ = self.run(repo, local_engine, "sleep 1; echo 1 > a")
+        result = continued(repo, local_engine, "sleep 1; cat a > b", now=True)
+        thread.join(30)
+        assert [turn.status for turn in result.turns] == [Status.SUCCESS] * 2
+        assert not state_of(repo).stop_asked(1)
+
+    def test_message_with_a_secret_is_dropped(
+        self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TOKEN", "s3cr3t-value-abcdef")
+        closed = Isolation(network="none", secrets=("TOKEN",))
+        thread, events = self.run(repo, local_engine, "sleep 1; echo 1 > a", isolation=closed)
+        with raises("message.undelivered"):
+            continued(repo, local_engine, "echo s3cr3t-value-abcdef > b")
+        thread.join(30)
+        (result,) = [event.result for event in events if isinstance(event, WorkerDone)]
+        assert (result.status, result.attempts) == (Status.SUCCESS, 1)
+        assert any("value of a secret" in e.message for e in events if isinstance(e, Notice))
+        kept = [path for path in state_of(repo).path.rglob("*") if path.is_file()]
+        assert not [path for path in kept if b"s3cr3t-value" in path.read_bytes()]
+
+    def test_full_disk_leaves_the_message_and_the_other_workers_alone(
+        self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        other = "until test -e go; do sleep 0.05; done; echo 2 > b"
+        thread, events = self.run(repo, local_engine, "true", f"cd {repo}; {other}", workers=2)
+        directory = state_of(repo)
+        eventually(lambda: directory.result(1) is not None)
+        monkeypatch.setattr(Checkpoints, "note_given_up", full)
+        assert queue_message(directory, 1, NextTurn(message="echo 3 > c"))
+        (repo / "go").touch()
+        thread.join(30)
+        results = [event.result for event in events if isinstance(event, WorkerDone)]
+        assert [result.status for result in results] == [Status.SUCCESS] * 2
+        assert is_queued(directory, 1)
 
     def test_each_client_gets_the_result_of_its_own_message(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
