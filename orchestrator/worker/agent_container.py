@@ -1,5 +1,6 @@
 """Start the agent's container of a worker, or continue to watch one that is already running."""
 
+import time
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,9 @@ from orchestrator.worker.grants import admit_task, dismiss
 from orchestrator.worker.services import Services
 from orchestrator.workspace.layout import AGENT_STEP
 from orchestrator.workspace.mounts import Workspace
+
+_VISIT = 60.0
+"""Seconds between two questions to the place of a worker that waits for its start."""
 
 
 def open_log(worker: WorkerContext) -> WorkerLog:
@@ -131,7 +135,7 @@ def _start(
         )
     )
     if found is None:
-        with _turn(worker):
+        with _turn(worker, place):
             token, step = admit_task(worker, place), place.spec.step(AGENT_STEP)
             start = agent_start(worker, workspace, secrets, token)
             start = services.connect(step, replace(start, network=worker.network_of(step)))
@@ -142,21 +146,31 @@ def _start(
     try:
         if found.state().started_at is not None:
             return take_over(found, terms, checkpoints)
-        with _turn(worker):
+        with _turn(worker, place):
             return take_over(found, terms, checkpoints)
     except BaseException:
         found.remove()
         raise
 
 
-def _turn(worker: WorkerContext) -> AbstractContextManager[None]:
+def _turn(worker: WorkerContext, place: Place) -> AbstractContextManager[None]:
     """Return a context manager that waits until the run's rate of starts lets the worker start."""
     run = worker.run
+    visited = time.monotonic()
+
+    def has_left() -> bool:
+        nonlocal visited
+        if time.monotonic() > visited + _VISIT:
+            visited = time.monotonic()
+            # A place that nobody asks anything is abandoned. If it is lost, the start finds that.
+            with suppress(EngineError):
+                place.journal(0)
+        return worker.cancel.stop_asked
 
     def tell(cause: WaitCause, reason: str) -> None:
         run.emit(WorkerWaiting(worker_id=worker.number, cause=cause, reason=reason))
 
-    return run.pace.turn(lambda: worker.cancel.stop_asked, worker.provider, tell=tell)
+    return run.pace.turn(has_left, worker.provider, tell=tell)
 
 
 def _note_end(ending: Ending, log: WorkerLog, checkpoints: Checkpoints) -> Ending:

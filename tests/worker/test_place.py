@@ -1,5 +1,6 @@
 """Tests of what a run with `transfer: streams` refuses. The runs: tests/system/test_transfer.py."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,19 @@ import pytest
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.place import Place, PlaceSpec
+from orchestrator.engine.host_place import HostPlace
+from orchestrator.engine.place import Entry, Place, PlaceSpec
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.events import Event, Notice
 from orchestrator.git.repository import Repository
 from orchestrator.runs.cache_warming import Warming, warming_config
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.worker import agent_container
 from orchestrator.worker.place import check_transfer
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint
-from tests.support.runs import configured
+from tests.support.runs import configured, shell_run
 
 
 class WithPlaces(LocalEngine):
@@ -114,3 +117,18 @@ def test_caches_are_not_filled_where_nothing_can_be_mounted(repo: Path, tmp_path
     with raises("transfer.unsupported"):
         Warming(wishes, repo, engine=Elsewhere(tmp_path / "engine")).execute()
     assert fingerprint(repo) == before
+
+
+def test_place_of_a_worker_that_waits_for_its_start_is_not_abandoned(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def journal(self: HostPlace, after: int) -> list[Entry]:  # noqa: ARG001
+        asked.append(time.monotonic())
+        return []
+
+    monkeypatch.setattr(HostPlace, "journal", journal)
+    monkeypatch.setattr(agent_container, "_VISIT", 0.2)
+    shell_run(repo, local_engine, "true", "true", stagger=1.5)
+    assert len([at for at in asked if at < asked[-1]]) >= 4

@@ -263,9 +263,8 @@ def _step(
     asked = (f"{share}m", described.memory) if is_largest else ("1m", 1024**2)
     # protection: shim-limits-processes-and-open-files
     limits = [str(most_processes(spec, step)), str(described.open_files)]
-    # A second run can be ordered as long as the pod lives.
-    first = int(max(spec.start_within, settings.start_within))
-    waits = first if number == 1 else _lifetime(spec, settings) or _WEEK
+    # A run can be ordered as long as the pod lives; the porter ends the waiting with its own life.
+    waits = _lifetime(spec, settings) or _WEEK
     return {
         "name": container_name(step.name, number),
         "image": settings.images.get(described.image, described.image),
