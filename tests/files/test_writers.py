@@ -40,10 +40,10 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "broker/server.py": "main",
         "engine/in_place/channel.py": "Channel.__init__ Channel.go",
         "engine/in_place/commands.py": "give_shell",
-        "engine/in_place/incoming.py": "append unpack_part _replace _move measure watch beat "
+        "engine/in_place/incoming.py": "append _unpack _replace _move measure watch beat "
         "_measure _note_full",
         "engine/in_place/porter.py": "Porter.__init__ Porter._begin Porter.dismiss",
-        "engine/in_place/records.py": "Journal.add Output.complete pack_part",
+        "engine/in_place/records.py": "Journal.add Output.complete alone pack_part _write_archive",
         "engine/limits_in_container.py": "_memory _read_only_root _scratch _tmp _tmp_inodes",
         "worker/in_container/commit_files.py": "Lfs._hand_over",
         "worker/in_container/host_git.py": "HostGit.write_output",

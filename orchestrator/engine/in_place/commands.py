@@ -17,6 +17,7 @@ from typing import Any
 from orchestrator.engine.in_place.archive import LARGEST_ORDER
 from orchestrator.engine.in_place.incoming import append, measure, unpack_part
 from orchestrator.engine.in_place.records import (
+    alone,
     checked_name,
     pack_part,
     print_changed,
@@ -89,13 +90,14 @@ def give_shell(root: str, step: str, size: str, sha256: str) -> None:
     """
     data = read_data(size, sha256)
     file = Path(json.loads(Path(root, "spec.json").read_text())["channels"], step, SHELL)
-    file.unlink(missing_ok=True)
     # protection: no-step-traces-its-shim
     mode = 0o711
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "wb") as opened:
-        os.fchmod(descriptor, mode)
-        opened.write(data)
+    with alone(root, step):
+        file.unlink(missing_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "wb") as opened:
+            os.fchmod(descriptor, mode)
+            opened.write(data)
     print("{}", flush=True)
 
 

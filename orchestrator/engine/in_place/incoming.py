@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from orchestrator.engine.in_place.records import alone
 from orchestrator.files.disk_usage import DiskUse, disk_use
 
 ARRIVED = "arrived.json"
@@ -40,14 +41,15 @@ def append(root: str, name: str, offset: int, data: bytes) -> None:
     Raises:
         ValueError: An earlier piece is missing.
     """
-    path = _archive(root, name)
-    size = path.stat().st_size if path.exists() else 0
-    if offset > size:
-        raise ValueError("an earlier piece of the files did not arrive")
-    with path.open("r+b" if path.exists() else "wb") as file:
-        file.seek(offset)
-        file.truncate()
-        file.write(data)
+    with alone(root, ARRIVED):
+        path = _archive(root, name)
+        size = path.stat().st_size if path.exists() else 0
+        if offset > size:
+            raise ValueError("an earlier piece of the files did not arrive")
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.seek(offset)
+            file.truncate()
+            file.write(data)
 
 
 def _archive(root: str, name: str) -> Path:
@@ -80,15 +82,20 @@ def unpack_part(root: str, name: str, size: str, sha256: str, known: str) -> Non
     Raises:
         ValueError: The archive is not what was sent.
     """
-    archive, top = _archive(root, name), _top(root, name)
-    record = _arrived(root)
-    if not (archive.exists() or record.get(name, {}).get("known") != known):
-        print("{}", flush=True)  # a repeated call, of which the answer was lost
-        return
+    with alone(root, ARRIVED):
+        archive = _archive(root, name)
+        # Else the call is a repeated one, of which the answer was lost.
+        if archive.exists() or _arrived(root).get(name, {}).get("known") != known:
+            _unpack(root, name, archive, int(size), sha256, known)
+    print("{}", flush=True)
+
+
+def _unpack(root: str, name: str, archive: Path, size: int, sha256: str, known: str) -> None:
+    top, record = archive.parent, _arrived(root)
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     # protection: files-arrive-unaltered-in-pod
-    if (archive.stat().st_size, found) != (int(size), sha256):
+    if (archive.stat().st_size, found) != (size, sha256):
         raise ValueError("the files did not arrive completely")
     new = top / ".new"
     shutil.rmtree(new, ignore_errors=True)
@@ -103,7 +110,6 @@ def unpack_part(root: str, name: str, size: str, sha256: str, known: str) -> Non
     half.replace(Path(root, ARRIVED))
     archive.unlink()
     shutil.rmtree(new, ignore_errors=True)
-    print("{}", flush=True)
 
 
 def _replace(new: Path, top: Path, earlier: list[str]) -> list[str]:

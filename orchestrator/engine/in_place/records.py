@@ -1,5 +1,6 @@
 """What the porter keeps on a volume that no step sees: the journal, and the output of steps."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -8,6 +9,8 @@ import shutil
 import stat
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,17 @@ _LOOK = 0.05
 _NAME = re.compile(r"[a-z][a-z0-9-]*(\.stdout|\.stderr)?")
 MOST_FILES = 200_000
 """Maximum number of files and directories that are taken from a part."""
+
+
+@contextmanager
+def alone(root: str, what: str) -> Iterator[None]:
+    """Let only one command at a time change some files, until the block or the process ends.
+
+    A command whose connection was cut goes on, while the client repeats it.
+    """
+    with Path(root, f"{what}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class Journal:
@@ -156,16 +170,17 @@ def settle(root: str, part: str, folder: str) -> None:
     """Let the files in a new directory of a part in memory take the place of all others there."""
     top = Path(json.loads(Path(root, "spec.json").read_text())["memory"][part])
     new = top / checked_name(folder)
-    # The client repeats the call if it got no answer.
-    if new.exists():
-        names = os.listdir(new)
-        for name in names:
-            os.replace(new / name, top / name)
-        for path in top.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.name not in names:
-                path.unlink()
+    with alone(root, part):
+        # The client repeats the call if it got no answer.
+        if new.exists():
+            names = os.listdir(new)
+            for name in names:
+                os.replace(new / name, top / name)
+            for path in top.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif path.name not in names:
+                    path.unlink()
     print(json.dumps({}), flush=True)
 
 
@@ -198,13 +213,28 @@ def pack_part(root: str, part: str, limit: str, amount: str) -> None:
         amount: `all`, or `fitting` to leave out what exceeds a limit.
     """
     target = Path(root, "output", checked_name(part))
-    half = target.with_name(f"{part}.{os.getpid()}")
-    digest = hashlib.sha256()
     source = part_directory(root, part)
     omitted: list[str] | None = [] if amount == "fitting" else None
+    with alone(root, part):
+        pieces = pack(source, limit=int(limit), most=MOST_FILES, omitted=omitted)
+        size, sha256 = _write_archive(pieces, target)
+    target.with_name(f"{part}.complete").touch()
+    if omitted is None:
+        kinds = (stat.S_IFMT(info.st_mode) for _, info in Walk(source, most=MOST_FILES))
+        left_out = sum(kind not in (stat.S_IFREG, stat.S_IFDIR) for kind in kinds)
+    else:
+        left_out = len(omitted)
+    answer = {"size": size, "sha256": sha256, "left_out": left_out}
+    print(json.dumps(answer), flush=True)
+
+
+def _write_archive(pieces: Iterator[bytes], target: Path) -> tuple[int, str]:
+    """Write an archive, which appears as a whole, and return its size and its hash."""
+    half = target.with_name(f"{target.name}.{os.getpid()}")
+    digest = hashlib.sha256()
     try:
         with half.open("wb") as file:
-            for data in pack(source, limit=int(limit), most=MOST_FILES, omitted=omitted):
+            for data in pieces:
                 digest.update(data)
                 file.write(data)
             size = file.tell()
@@ -213,11 +243,4 @@ def pack_part(root: str, part: str, limit: str, amount: str) -> None:
         raise ValueError(str(error)) from error
     finally:
         half.unlink(missing_ok=True)
-    target.with_name(f"{part}.complete").touch()
-    if omitted is None:
-        kinds = (stat.S_IFMT(info.st_mode) for _, info in Walk(source, most=MOST_FILES))
-        left_out = sum(kind not in (stat.S_IFREG, stat.S_IFDIR) for kind in kinds)
-    else:
-        left_out = len(omitted)
-    answer = {"size": size, "sha256": digest.hexdigest(), "left_out": left_out}
-    print(json.dumps(answer), flush=True)
+    return size, digest.hexdigest()
