@@ -30,10 +30,13 @@ class LandedRun:
 
     merged: Merged
 
-    @property
-    def exit_code(self) -> int:
-        """Return 0 if the branches of all workers were merged, and 1 otherwise."""
-        return SOME_LEFT if self.merged.left else 0
+    def exit_code_after(self, code: int) -> int:
+        """Return the run's code; if it is 0, 1 if a worker that succeeded was not merged.
+
+        The run's code says whether failed workers matter, so that no landing hides a failure.
+        """
+        is_left = any(left.reason != "failed" for left in self.merged.left)
+        return code or (SOME_LEFT if is_left else 0)
 
     @property
     def values(self) -> Mapping[str, object]:
@@ -91,10 +94,12 @@ class Picked:
 
     judgement: PickedJudgement
 
-    @property
-    def exit_code(self) -> int:
-        """Return 0 if a worker was merged, 2 if the judgement is undecided, and 1 otherwise."""
-        return self.judgement.exit_code
+    def exit_code_after(self, code: int) -> int:
+        """Return 0 if a worker was merged, whatever the others did.
+
+        Otherwise return the run's code; if it is 0, 2 if the judgement is undecided, else 1.
+        """
+        return self.judgement.exit_code and (code or self.judgement.exit_code)
 
     @property
     def merged(self) -> Merged | None:

@@ -200,9 +200,13 @@ def _confirm(worker: int, found: Feedback, *, yes: bool) -> None:
 
 @dataclass(frozen=True)
 class _Answered:
-    exit_code: int
+    failure: int
+    """The command's exit code if that of the run is 0."""
     values: Mapping[str, object]
     merged: "Merged | None" = None
+
+    def exit_code_after(self, code: int) -> int:
+        return code or self.failure
 
 
 class _Answer:

@@ -125,7 +125,7 @@ def _go_on(
     try:
         sequel = next_step(result, show_text=not output.json)
         more = sequel.values
-        return sequel.exit_code and (code or sequel.exit_code), sequel.merged
+        return sequel.exit_code_after(code), sequel.merged
     except OrchestratorError as error:
         if not output.json:
             raise

@@ -12,13 +12,8 @@ if TYPE_CHECKING:
 class Sequel(Protocol):
     """The outcome of a step that followed a run."""
 
-    @property
-    def exit_code(self) -> int:
-        """Return the step's exit code.
-
-        0 means that the command succeeds even if the run failed. With another code, the command
-        exits with the run's code if the run failed, and with this code otherwise.
-        """
+    def exit_code_after(self, code: int) -> int:
+        """Return the command's exit code, given that of the run."""
 
     @property
     def merged(self) -> "Merged | None":

@@ -121,7 +121,8 @@ def _reason_to_leave(
     # protection: failed-workers-are-merged-only-by-number
     if branch.status is not Status.SUCCESS and not wish.named:
         state = branch.state or branch.status
-        said = f"the worker did not succeed ({state}); name its number to merge it"
+        way = "it committed nothing" if branch.is_empty else "name its number to merge it"
+        said = f"the worker did not succeed ({state}); {way}"
         return LeftWorker(worker_id=number, reason="failed", message=said)
     insisted = [chosen.worker_id for chosen in run.branches] if wish.overrules_judgement else []
     found = exclusion(repository, run, branch, onto, insisted=insisted)
@@ -237,7 +238,7 @@ class _Plan:
         """Return the branches to merge, in order; record why the others are left."""
         onto, wanted = self._target.commit, []
         for branch in self._run.branches:
-            if branch.is_empty:
+            if branch.is_empty and (branch.status is Status.SUCCESS or self._wish.named):
                 self._contained.append(branch)
                 continue
             left = _reason_to_leave(self._repository, self._run, self._wish, branch, onto)

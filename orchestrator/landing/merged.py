@@ -85,7 +85,9 @@ class Merged(BaseModel):
     landed: tuple[int, ...] = ()
     """Workers whose work was merged, in this order."""
     contained: tuple[int, ...] = ()
-    """Workers that committed nothing, or whose commits the target branch already contained."""
+    """Workers whose commits the target branch already contained, or that committed nothing. Workers
+    that did not succeed and were not named are in `left` instead.
+    """
     left: tuple[LeftWorker, ...] = ()
     resolved: tuple[ResolvedConflict, ...] = ()
     """Merged workers whose conflicts an agent resolved."""

@@ -99,7 +99,8 @@ def test_exit_code_tells_whether_the_best_worker_was_merged(
     done = None
     if left is not None:
         done = merged() if left else merged().model_copy(update={"left": ()})
-    assert Picked(judgement=with_merge(judgement, done)).exit_code == code
+    picked = Picked(judgement=with_merge(judgement, done))
+    assert (picked.exit_code_after(0), picked.exit_code_after(5)) == (code, code and 5)
 
 
 @pytest.mark.docker
