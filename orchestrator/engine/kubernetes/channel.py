@@ -7,6 +7,7 @@ byte, and its end without a status is not the command's end.
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -26,6 +27,10 @@ _FRAME = 64 * 1024
 _LARGEST_FRAME = 16 * 1024**2
 _TIMEOUT = 30.0
 """Seconds without a byte after which the connection counts as cut: commands give signs of life."""
+_PING = 15.0
+"""Seconds between two pings, where the command itself may be silent."""
+_UNANSWERED = 60.0
+"""Seconds without a byte, also in answer to pings, after which the connection counts as cut."""
 _NO_CONTAINER = (
     *("container not found", "container not running", "ContainerCreating"),
     "is not valid for pod",
@@ -85,9 +90,9 @@ def connect(
 
 def hang_up(opened: websocket.WebSocket) -> None:
     """End a connection, so that a thread that reads from it notices; that thread closes it."""
-    if opened.sock is not None:
+    if (sock := opened.sock) is not None:
         with suppress(OSError):
-            opened.sock.shutdown(socket.SHUT_RDWR)
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 class PodProcess:
@@ -100,6 +105,8 @@ class PodProcess:
         container: str,
         command: Sequence[str],
         stdin: TerminalSize | bool = True,
+        *,
+        may_be_silent: bool = False,
     ) -> None:
         """Start the command.
 
@@ -109,6 +116,7 @@ class PodProcess:
             container: Name of its container.
             command: The command and its arguments.
             stdin: Whether the command has an input; or the size of its terminal.
+            may_be_silent: Whether the command gives no signs of life, as those of users.
 
         Raises:
             NotRunningError: The pod or the container does not exist, or does not run.
@@ -123,6 +131,10 @@ class PodProcess:
         self.exit_code: int | None = None
         """The command's exit code, after `output` has ended; None if it is not known."""
         self._socket = connect(cluster, pod, "exec", query, _PROTOCOLS)
+        self._is_closed = threading.Event()
+        if may_be_silent:
+            self._socket.settimeout(_UNANSWERED)
+            threading.Thread(target=self._ping, name="ping", daemon=True).start()
         if terminal is not None:
             self.resize(terminal)
 
@@ -138,6 +150,8 @@ class PodProcess:
             try:
                 self._socket.send(frame, opcode=websocket.ABNF.OPCODE_BINARY)
             except (websocket.WebSocketException, OSError) as error:
+                # What is sent next would belong to this frame.
+                hang_up(self._socket)
                 raise _cut(error) from error
 
     def output(self) -> Iterator[LogChunk]:
@@ -183,7 +197,17 @@ class PodProcess:
 
     def close(self) -> None:
         """Close the connection; the command may go on without it."""
+        self._is_closed.set()
         self._socket.shutdown()
+
+    def _ping(self) -> None:
+        """Ask for signs of life, which also keep proxies from cutting the connection."""
+        while not self._is_closed.wait(_PING):
+            try:
+                self._socket.ping()
+            except (websocket.WebSocketException, OSError):
+                hang_up(self._socket)
+                return
 
 
 def _exit_code(data: bytes) -> int:

@@ -218,9 +218,14 @@ class JobPod:
             raise
 
     def run(
-        self, container: str, command: Sequence[str], stdin: TerminalSize | bool = True
+        self,
+        container: str,
+        command: Sequence[str],
+        stdin: TerminalSize | bool = True,
+        *,
+        may_be_silent: bool = False,
     ) -> PodProcess:
-        """Start a command in a container.
+        """Start a command in a container; see `PodProcess` for the arguments.
 
         Raises:
             EngineError: There is no pod.
@@ -230,7 +235,10 @@ class JobPod:
             if found is None:
                 raise self._without_pod()
             self.metadata = found["metadata"]
-        return PodProcess(self._cluster, self.metadata["name"], container, command, stdin)
+        name = self.metadata["name"]
+        return PodProcess(
+            self._cluster, name, container, command, stdin, may_be_silent=may_be_silent
+        )
 
     def connect(
         self, part: str, query: Sequence[tuple[str, str]], protocol: str

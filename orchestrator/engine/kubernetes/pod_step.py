@@ -79,7 +79,7 @@ class PodContainer:
 
     def enter(self, command: Sequence[str], terminal: TerminalSize | None) -> PodProcess:
         """Start another command in the container."""
-        return self._pod.run(self._container, command, terminal or False)
+        return self._pod.run(self._container, command, terminal or False, may_be_silent=True)
 
     def usage(self) -> Usage | None:
         """Return None: the cluster's API has no measurements."""
@@ -158,8 +158,7 @@ class PodStep(PodContainer):
     def enter(self, command: Sequence[str], terminal: TerminalSize | None) -> PodProcess:
         """Start another command in the container, within the limits of the step."""
         # protection: entered-commands-are-limited
-        limited = ("sh", "-c", _LIMITED, "sh", *command)
-        return self._pod.run(self._container, limited, terminal or False)
+        return super().enter(("sh", "-c", _LIMITED, "sh", *command), terminal)
 
     def remove(self) -> None:
         """End the step, so that it can be ordered again, in another container of the pod."""

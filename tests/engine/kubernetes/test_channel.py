@@ -16,12 +16,16 @@ import websocket
 
 from orchestrator.engine.kubernetes.channel import PodProcess
 from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.job_pod import JobPod
+from orchestrator.engine.kubernetes.pod_services import PodService
+from orchestrator.engine.kubernetes.pod_step import PodContainer, PodStep
 from orchestrator.engine.protocol import TerminalSize
 from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
+from orchestrator.execution.sidecar import Check
 
 pytestmark = pytest.mark.process
 
-_BINARY, _CLOSE, _PING = 2, 8, 9
+_BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
 SUCCESS = json.dumps({"status": "Success"}).encode()
 
 
@@ -269,7 +273,7 @@ def test_ping_is_answered(tmp_path: Path) -> None:
 
     with api_server(tmp_path, answer) as (cluster, _), closing(start(cluster)) as process:
         assert list(process.output()) == []
-    assert answers == [(10, b"there?")]
+    assert answers == [(_PONG, b"there?")]
 
 
 @pytest.mark.parametrize(
@@ -294,3 +298,115 @@ def test_refusal_has_the_words_of_the_server(
         start(cluster)
     assert message in str(caught.value)
     assert type(caught.value) is expected
+
+
+@pytest.fixture
+def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "orchestrator.engine.kubernetes.channel"
+    for name, seconds in {"_TIMEOUT": 0.4, "_PING": 0.1, "_UNANSWERED": 0.6}.items():
+        monkeypatch.setattr(f"{module}.{name}", seconds, raising=False)
+
+
+def entered(cluster: Cluster, kind: str) -> PodProcess:
+    pod = JobPod(cluster, "job")
+    pod.metadata = {"name": "pod-1", "uid": "1"}
+    service: PodContainer = PodService(pod, "service-db")
+    container = service if kind == "service" else PodStep(pod, "agent", 1)
+    return container.enter(
+        ("sleep", "60"), TerminalSize(rows=5, columns=6) if kind == "tty" else None
+    )
+
+
+def pongs(stream: socket.socket, wanted: int) -> None:
+    """Answer pings, as the cluster does although the command is silent."""
+    reader = stream.makefile("rb")
+    while wanted:
+        kind, data = received(reader)
+        if kind == _PING:
+            stream.sendall(frame(_PONG, data))
+            wanted -= 1
+
+
+@pytest.mark.usefixtures("short_times")
+@pytest.mark.parametrize("kind", ["step", "tty", "service"])
+def test_command_of_a_user_may_be_silent(tmp_path: Path, kind: str) -> None:
+    def answer(stream: socket.socket) -> None:
+        pongs(stream, 12)
+        stream.sendall(frame(_BINARY, b"\x01late") + frame(_BINARY, b"\x03" + SUCCESS))
+
+    server = api_server(tmp_path, answer)
+    with server as (cluster, _), closing(entered(cluster, kind)) as process:
+        assert [chunk.data for chunk in process.output()] == [b"late"]
+        assert process.wait() == 0
+
+
+@pytest.mark.usefixtures("short_times")
+@pytest.mark.parametrize("kind", ["step", "tty", "service"])
+def test_dead_connection_is_noticed_though_the_command_may_be_silent(
+    tmp_path: Path, kind: str
+) -> None:
+    def answer(stream: socket.socket) -> None:
+        pongs(stream, 3)
+        with suppress(OSError):
+            while stream.recv(65536):
+                pass
+
+    server = api_server(tmp_path, answer)
+    with server as (cluster, _), closing(entered(cluster, kind)) as process:
+        with pytest.raises(EngineUnavailableError):
+            list(process.output())
+        assert process.exit_code is None
+
+
+@pytest.mark.usefixtures("short_times")
+def test_command_that_gives_signs_of_life_may_not_be_silent(tmp_path: Path) -> None:
+    asked: list[tuple[int, bytes]] = []
+
+    def answer(stream: socket.socket) -> None:
+        with suppress(ValueError):  # the client hangs up
+            asked.append(received(stream.makefile("rb")))
+
+    server = api_server(tmp_path, answer)
+    with server as (cluster, _), closing(start(cluster)) as process:
+        with pytest.raises(EngineUnavailableError):
+            list(process.output())
+        assert process.exit_code is None
+    assert asked == []
+
+
+@pytest.mark.usefixtures("short_times")
+def test_silent_health_command_is_not_started_again(tmp_path: Path) -> None:
+    def answer(stream: socket.socket) -> None:
+        pongs(stream, 12)
+        stream.sendall(frame(_BINARY, b"\x03" + SUCCESS))
+
+    class Entering:
+        def enter(self, *_: object, **__: object) -> PodProcess:
+            return entered(cluster, "service")
+
+    with api_server(tmp_path, answer, connections=1) as (cluster, requests):
+        check = Check(Entering(), "service-db", ("sh", "-c", "sleep 60"))  # type: ignore[arg-type]
+        assert check.wait(10)
+        check.stop()
+    assert len(requests) == 1
+
+
+def test_connection_ends_with_input_that_was_sent_in_part(tmp_path: Path) -> None:
+    """A ping that followed would be input of the command."""
+    got: list[bytes] = []
+    blocked = threading.Event()
+
+    def answer(stream: socket.socket) -> None:
+        blocked.wait(10)
+        while data := stream.recv(2**20):
+            got.append(data)
+
+    with api_server(tmp_path, answer) as (cluster, _), closing(start(cluster)) as process:
+        process._socket.settimeout(0.2)
+        with pytest.raises(EngineUnavailableError):
+            process.write(bytes(2**26))
+        blocked.set()
+        with suppress(websocket.WebSocketException, OSError):
+            process._socket.ping(b"x" * 125)
+    ping = 2 + 4 + 125
+    assert not b"".join(got)[-ping:].startswith(bytes([0x80 | _PING, 0x80 | 125]))

@@ -211,7 +211,7 @@ def test_entered_command_gets_the_limits_of_its_step(
 ) -> None:
     pod, entered = JobPod(cluster(tmp_path, namespace="agents"), "x"), list[Any]()
     pod.metadata = {"uid": "1"}
-    monkeypatch.setattr(pod, "run", lambda *given: entered.append(given))
+    monkeypatch.setattr(pod, "run", lambda *given, **_: entered.append(given))
     PodStep(pod, "agent", 1).enter(("ls", "-l"), None)
     ((container, command, _),) = entered
     assert (container, command[-2:]) == ("agent-1", ("ls", "-l"))
