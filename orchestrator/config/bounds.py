@@ -256,7 +256,7 @@ def bound_of(*layers: Sequence[Setting]) -> Typed:
     """
     given = {setting.field: setting for layer in layers for setting in layer}
     preset = given.get(RUN_FIELDS["preset"])
-    of_preset = frozenset() if preset is None else frozenset(_of_preset(str(preset.value)))
+    of_preset = frozenset() if preset is None else frozenset(bounded_by(str(preset.value)))
     # The user's secrets are added to those of a file, unless a preset was typed.
     bounding = {
         field: setting
@@ -276,7 +276,8 @@ def bound_of(*layers: Sequence[Setting]) -> Typed:
     )
 
 
-def _of_preset(name: str) -> Iterator[FieldPath]:
+def bounded_by(name: str) -> Iterator[FieldPath]:
+    """Yield the settings that a preset bounds."""
     for part, values in next(PRESETS[key] for key in PRESETS if key == name).items():
         for key in values:
             yield (key,) if part == "run" else (part, key)

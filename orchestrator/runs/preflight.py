@@ -19,7 +19,9 @@ from orchestrator.agents.settings_check import (
     user_variables,
     with_needed_broker,
 )
+from orchestrator.config.bounds import bounded_by
 from orchestrator.config.derived import with_isolation
+from orchestrator.config.fields import CONTAINER_FIELDS
 from orchestrator.config.loading import check_contradictions
 from orchestrator.config.network_access import stage_access
 from orchestrator.config.project import Service
@@ -279,7 +281,13 @@ def _read_inputs(
     """Read the inputs that all workers share, such as secrets, and return the checked request."""
     config = request.config
     secrets = problems.attempt(read_secrets, config.isolation.secrets, request.environ)
-    copies = problems.attempt(choose_copies, repository, config.isolation.copied)
+    bounded = () if config.preset is None else bounded_by(config.preset)
+    copies = problems.attempt(
+        choose_copies,
+        repository,
+        config.isolation.copied,
+        heeds_repository=CONTAINER_FIELDS["copy"] not in bounded,
+    )
     given = problems.attempt(read_given, repository.top, config.context)
     problems.raise_all()
     tasks = {task.id: settings for _, members, settings in every for task in members}

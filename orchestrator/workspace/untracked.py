@@ -18,6 +18,7 @@ from pathlib import Path
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError
 from orchestrator.files.safe_open import read_limited
 from orchestrator.git.repository import Repository, is_reserved, is_worker_worktree
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 from orchestrator.text.split_lines import split_lines
 
@@ -59,12 +60,16 @@ class Copies:
 NO_COPIES = Copies()
 
 
-def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
+def choose_copies(
+    repository: Repository, patterns: Sequence[str], *, heeds_repository: bool = True
+) -> Copies:
     """Find the files to copy. No process is started if no file is requested.
 
     Args:
         repository: The user's repository.
         patterns: Values of `--copy`: untracked files, ignored or not.
+        heeds_repository: Whether a `.worktreeinclude` that came with the repository has an effect.
+            That of the user always has.
 
     Raises:
         ConfigError: A pattern with wildcards in `patterns` matches a file that may hold a secret,
@@ -82,13 +87,19 @@ def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
     by_list, more = _without_nested(
         {path for path in _matching(repository, listed) if _covered(path, collapsed)} - asked
     )
-    kept_back = _secrets(by_list, () if _came_with_the_repository(repository) else listed)
-    files = sorted(asked | (by_list - set(kept_back)))
+    foreign = bool(by_list) and _came_with_the_repository(repository)
+    withheld = {*by_list} if foreign and not heeds_repository else set()
+    by_list -= withheld
+    kept_back = _secrets(by_list, () if foreign else listed)
+    by_list -= set(kept_back)
+    files = sorted(asked | by_list)
     size, outside = _measure(repository.top, files)
     chosen = Copies(
         files=tuple(path for path in files if path not in outside), ignored=ignored, size=size
     )
     notices = list(_notices(chosen, patterns, kept_back, sorted(outside)))
+    if foreign:
+        notices += _notices_on_foreign_list(sorted(by_list - outside), sorted(withheld))
     if nested | more:
         notices.append(
             "separate repositories inside of the checkout were not copied: "
@@ -199,7 +210,8 @@ def _listed(top: Path) -> tuple[str, ...]:
 
 
 def _came_with_the_repository(repository: Repository) -> bool:
-    return bool(repository.git.run("ls-files", "-z", "--", LIST))
+    # On a file system that ignores case, git may track the file under another name.
+    return bool(repository.git.run("ls-files", "-z", "--", f":(icase){LIST}"))
 
 
 def _refuse_unreadable(top: Path, patterns: Sequence[str]) -> None:
@@ -320,6 +332,21 @@ def _notices(
     if chosen.size > _LARGE:
         size = f"{len(chosen.files)} untracked files, {chosen.size // 1024**2} MiB"
         yield f"{size}, will be copied into every worktree"
+
+
+def _notices_on_foreign_list(passed_on: list[str], withheld: list[str]) -> Iterator[str]:
+    """Yield what `.worktreeinclude` passes on, or would pass on, if it came with the repository."""
+    if passed_on:
+        yield (
+            f"`{LIST}`, which came with the repository, gives workers copies of "
+            f"{count(len(passed_on), 'ignored file')}: {_some(passed_on)}; "
+            "`--preset untrusted` prevents it"
+        )
+    if withheld:
+        yield (
+            f"files that `{LIST}` names, which came with the repository, were not copied because "
+            f"of the preset: {_some(withheld)}; copy them with `--copy {one_line(withheld[0])}`"
+        )
 
 
 def _is_in_vain(pattern: str, files: Sequence[str]) -> bool:

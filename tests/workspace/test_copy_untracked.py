@@ -8,15 +8,18 @@ import pytest
 from orchestrator.cleanup.inventory import is_clean, owners
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.container import Isolation
+from orchestrator.config.presets import Preset
 from orchestrator.errors import ConfigError
+from orchestrator.events import Event, Notice
 from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.results import Status, WorkerResult
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workspace.copy_untracked import copy_in
 from orchestrator.workspace.untracked import LIST, choose_copies, is_secret
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
-from tests.support.runs import shell_run
+from tests.support.runs import configured, shell_run
 
 
 @pytest.fixture
@@ -84,8 +87,41 @@ class TestChoice:
         assert copies.notices == (
             "files were not copied because they may hold a secret: `.env`; "
             "copy them with `--copy .env`",
+            "`.worktreeinclude`, which came with the repository, gives workers copies of 1 "
+            "ignored file: `conf/app.local`; `--preset untrusted` prevents it",
         )
         assert chosen(repo, ".env") == [".env", "conf/app.local"]
+
+    def test_tracked_worktreeinclude_says_how_many_files_it_passes_on(self, repo: Path) -> None:
+        (repo / LIST).write_text("*\n")
+        (repo / "deps" / "one\ntwo").touch()
+        git(repo, "add", LIST)
+        *_, notice = choose_copies(Repository(repo), ["deps/b.js"]).notices
+        assert "copies of 4 ignored files: `conf/app.local`, `deps/a/index.js`," in notice
+        assert notice.endswith(" and 1 more; `--preset untrusted` prevents it")
+        assert "\n" not in notice
+        git(repo, "rm", "-q", "--cached", LIST)
+        assert not any(LIST in notice for notice in choose_copies(Repository(repo), ()).notices)
+
+    @pytest.mark.parametrize("name", [LIST, ".WorktreeInclude"])
+    def test_a_preset_may_exclude_what_a_tracked_list_names(self, repo: Path, name: str) -> None:
+        """A file system that ignores case reads a tracked file with capitals as the list."""
+        (repo / name).write_text("*\n")
+        git(repo, "add", name)
+        (repo / LIST).write_text("*\n")
+        copies = choose_copies(Repository(repo), ["data/"], heeds_repository=False)
+        assert copies.files == ("data/one.csv",)
+        (notice,) = copies.notices
+        assert notice == (
+            "files that `.worktreeinclude` names, which came with the repository, were not copied "
+            "because of the preset: `.env`, `conf/app.local`, `deps/a/index.js` and 2 more; copy "
+            "them with `--copy .env`"
+        )
+
+    def test_a_preset_does_not_concern_an_untracked_list(self, repo: Path) -> None:
+        (repo / LIST).write_text("*.local\n")
+        copies = choose_copies(Repository(repo), (), heeds_repository=False)
+        assert (copies.files, copies.notices) == (("conf/app.local",), ())
 
     def test_worktreeinclude_that_is_a_fifo_is_refused(self, repo: Path) -> None:
         os.mkfifo(repo / LIST)
@@ -191,6 +227,22 @@ class TestRuns:
         assert (seen / "notes.txt").read_text() == "mine\n"
         assert (seen / "deps" / "a" / "index.js").read_text() == "deps/a/index.js"
         assert fingerprint(repo) == before
+
+    @pytest.mark.parametrize(("preset", "files"), [("untrusted", []), (None, ["stolen"])])
+    def test_tracked_list_passes_on_nothing_under_preset_untrusted(
+        self, repo: Path, local_engine: LocalEngine, preset: Preset | None, files: list[str]
+    ) -> None:
+        (repo / LIST).write_text("*.local\n")
+        git(repo, "add", LIST)
+        git(repo, "commit", "-qm", "list")
+        task = "test ! -e conf/app.local || cp conf/app.local stolen"
+        told: list[Event] = []
+        runner = ParallelRunner(
+            configured(task, preset=preset), repo, engine=local_engine, emit=told.append
+        )
+        (worker,) = runner.execute().results
+        assert (worker.status, worker.files_modified) == (Status.SUCCESS, files)
+        assert any("`conf/app.local`" in event.message for event in told if type(event) is Notice)
 
     def test_copies_are_not_committed_even_if_gitignore_changes(
         self, repo: Path, local_engine: LocalEngine
