@@ -63,25 +63,37 @@ class Remote:
         self._git.run("fetch", *options, "--refmap=", "--", self.name, f"{_HEADS}{branch}")
 
     def push_command(self, commit: str, branch: str) -> list[str]:
-        """Return the command that pushes a commit to a branch, without force."""
+        """Return the command that pushes a commit to a branch which is still as in `heads`.
+
+        Git accepts any commit for such a branch: whoever runs the command checks that the commit
+        descends from the branch.
+        """
+        # An empty value: the branch must not exist.
+        lease = f"--force-with-lease={_HEADS}{branch}:{self.heads.get(branch, '')}"
         # protection: pr-nothing-is-forced
-        return ["push", "--quiet", "--no-verify", self.name, f"{commit}:{_HEADS}{branch}"]
+        return ["push", "--quiet", "--no-verify", lease, self.name, f"{commit}:{_HEADS}{branch}"]
 
     def push(self, commit: str, branch: str) -> None:
-        """Push a commit to a branch of the remote, if the commit descends from the branch.
+        """Push a commit to a branch of the remote that is still as in `heads`.
 
         Raises:
-            RepositoryError: The remote refused the push, or cannot be reached.
+            RepositoryError: The commit does not descend from the branch, the remote refused the
+                push, or it cannot be reached.
         """
+        failed = f"branch `{one_line(branch)}` could not be pushed to `{self.name}`"
+        there = self.heads.get(branch)
+        if there and not self._git.succeeds("merge-base", "--is-ancestor", there, commit):
+            raise RepositoryError(
+                f"{failed}: it has other commits",
+                key="push.failed",
+                hint="no push is forced; remove or rename the remote branch if it is not needed",
+            )
         try:
             self._git.run(*self.push_command(commit, branch))
         except GitCommandError as error:
             hint = f"check the access to `{self.name}`: `git ls-remote {self.name}`"
-            if "non-fast-forward" in error.stderr or "fetch first" in error.stderr:
-                hint = "no push is forced; remove or rename the remote branch if it is not needed"
+            if "stale info" in error.stderr:
+                hint = "the branch has changed since it was read: repeat the command"
             raise RepositoryError(
-                f"branch `{branch}` could not be pushed to `{self.name}`: "
-                f"{one_line(error.stderr, limit=500)}",
-                key="push.failed",
-                hint=hint,
+                f"{failed}: {one_line(error.stderr, limit=500)}", key="push.failed", hint=hint
             ) from error

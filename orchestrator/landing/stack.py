@@ -24,6 +24,7 @@ from orchestrator.git.sealed_commits import import_commits, signature, write_com
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.merged import SentCommit
 from orchestrator.landing.request_text import commit_message, commits_to_send
+from orchestrator.text.sanitize import one_line
 
 _TIMEOUT = 60.0
 _MOST_COMMITS = 100
@@ -263,6 +264,9 @@ class Stack:
         """Return the commit of the remote branch `head` that has the worker's work, or else None.
 
         If the remote branch has the work as it was at an earlier time, it is a new commit on top.
+
+        Raises:
+            ConfigError: The remote branch points at a commit that is not the worker's.
         """
         there, own = self._remote.heads.get(head), self._outgoing(git, branch)
         if there is None or there == own:
@@ -271,13 +275,33 @@ class Stack:
         # protection: pr-commits-of-others-stay
         if _contains(git, there, own):
             return there
-        if self._keeps_commits:
+        is_own = self._is_own(git, there, branch)
+        if is_own and self._keeps_commits:
             return None
         wanted = ("log", f"--max-count={_MOST_COMMITS}", "--format=%T", branch.commit)
-        trees = git.text(*wanted, f"^{self._onto}").split()
-        if _tree(git, there) not in trees:
-            return None
-        return there if _tree(git, there) == trees[0] else self._squash(git, branch, [there])
+        tree, trees = _tree(git, there), git.text(*wanted, f"^{self._onto}").split()
+        is_earlier = not self._keeps_commits and tree in trees and self._is_sealed(git, there)
+        if not is_own and not is_earlier:
+            raise ConfigError(
+                f"branch `{one_line(head)}` of `{self._remote.name}` is at commit {there[:12]}, "
+                f"which was not made by worker {branch.worker_id}",
+                key="remote.branch-taken",
+                hint="no push is forced; remove or rename the remote branch if it is not needed, "
+                "or choose another name for the next run with `--branch`",
+            )
+        return there if tree == trees[0] else self._squash(git, branch, [there])
+
+    def _is_own(self, git: Git, commit: str, branch: Branch) -> bool:
+        """Return whether a worker made a commit, as far as the commits that it builds on tell."""
+        known = (f"^{branch.base}", f"^{self._onto}")
+        is_new = bool(git.text("rev-list", "--max-count=1", commit, *known))
+        return is_new and _contains(git, branch.commit, commit)
+
+    def _is_sealed(self, git: Git, commit: str) -> bool:
+        """Return whether a commit says that it has all work of a worker of the run."""
+        # A worker can make the files of any commit, so equal files alone prove nothing.
+        form = "--format=%(trailers:key=Orchestrator-Run,valueonly)"
+        return git.text("log", "--max-count=1", form, commit).split() == [self._run.run_id]
 
     def _place_after_merge(
         self, branch: Branch, parent: Branch, head: str, commit: str | None

@@ -156,11 +156,90 @@ def test_other_commits_on_the_branch_are_never_overwritten(
 ) -> None:
     other = world.commit({"other": "x\n"})
     git(world.repo, "push", "-q", "origin", f"{other}:refs/heads/architect/parallel-1-run")
-    with raises("push.failed") as caught:
-        publish_all(world, worker(world, 1, {"new": "x\n"}))
-    assert "no push is forced" in (caught.value.hint or "")
+    one = worker(world, 1, {"new": "x\n"})
+    with raises("remote.branch-taken", "no push is forced"):
+        publish_all(world, one)
+    with raises("push.failed", "no push is forced"):
+        Remote(Repository(world.repo), None).push(one.commit, "architect/parallel-1-run")
     assert heads(remote)["architect/parallel-1-run"] == other
     assert forges.calls("create") == []
+
+
+class TestBranchOfOthers:
+    """The remote repository has a branch with the name that a user chose for the worker's."""
+
+    NAME = "releases/v1"
+
+    def named(self, world: World) -> Branch:
+        """Return a worker whose second commit has the files of the base, and its third does not."""
+        first = world.commit({"new": "x\n"})
+        second = world.commit({"new": None}, first)
+        names = {"branch": self.NAME, "is_named": True}
+        return worker(world, 1, {"new": "y\n"}, second, **names)
+
+    @pytest.mark.parametrize("keep_commits", [False, True])
+    @pytest.mark.parametrize("at", ["base", "target", "merged", "same files", "below"])
+    def test_nothing_is_pushed_onto_it(
+        self, world: World, remote: Path, forges: Forges, at: str, keep_commits: bool
+    ) -> None:
+        one, tip = self.named(world), world.base
+        if at != "base":
+            tip = world.commit({"main": "x\n"})
+        if at in ("target", "merged"):
+            git(world.repo, "push", "-q", "origin", f"{tip}:refs/heads/main")
+        if at == "merged":
+            merge = world.commit({"new": "y\n", "main": "x\n"}, one.commit, tip)
+            one = Branch(**{**vars(one), "commit": merge})
+        if at == "same files":
+            copied = world.commit({"main": "x\n", "new": None}, one.commit)
+            one = Branch(**{**vars(one), "commit": world.commit({"more": "x\n"}, copied)})
+        if at == "below":
+            own = world.commit({"more": "x\n"}, tip)
+            one = Branch(**{**vars(one), "base": tip, "commit": own})
+        git(world.repo, "push", "-q", "origin", f"{tip}:refs/heads/{self.NAME}")
+        before = heads(remote)
+        for dry_run in (True, False):
+            with raises("remote.branch-taken", f"`{self.NAME}`", "worker 1"):
+                publish_all(world, one, dry_run=dry_run, keep_commits=keep_commits)
+        assert heads(remote) == before
+        assert forges.calls() == []
+
+    @pytest.mark.parametrize("then", [False, True])
+    @pytest.mark.parametrize("first", [False, True])
+    def test_later_work_of_the_worker_is_pushed(
+        self, world: World, remote: Path, first: bool, then: bool
+    ) -> None:
+        one = self.named(world)
+        before = publish_all(world, one, keep_commits=first).workers[0].commit
+        later = Branch(**{**vars(one), "commit": world.commit({"more": "y\n"}, one.commit)})
+        if then and not first:
+            # The worker's own commits do not descend from the one that has all of them.
+            with raises("remote.branch-taken"):
+                publish_all(world, later, keep_commits=then)
+            return
+        commit = publish_all(world, later, keep_commits=then).workers[0].commit
+        assert heads(remote)[self.NAME] == commit
+        assert git(remote, "log", "-1", "--format=%P", str(commit)) == before
+        assert publish_all(world, later, keep_commits=then).workers[0].commit == commit
+
+    @pytest.mark.parametrize("begins", ["absent", "published"])
+    def test_branch_that_changes_meanwhile_is_left_alone(
+        self, world: World, remote: Path, begins: str
+    ) -> None:
+        one = self.named(world)
+        if begins == "published":
+            publish_all(world, one)
+            one = Branch(**{**vars(one), "commit": world.commit({"more": "y\n"}, one.commit)})
+        asked = Remote(Repository(world.repo), None)
+        assert (self.NAME in asked.heads) is (begins == "published")
+        # Somebody else's branch, from which every commit of the worker descends.
+        git(world.repo, "push", "-q", "-f", "origin", f"{world.base}:refs/heads/{self.NAME}")
+        wish = PullRequestWish(workers=(1,), target="main")
+        run = RunBranches("run", WHEN, False, (one,))
+        forge = find_forge(world.repo, asked.url, "gh")
+        with raises("push.failed", "repeat the command"):
+            publish(Repository(world.repo), run, wish, asked, forge)
+        assert heads(remote)[self.NAME] == world.base
 
 
 def test_push_that_a_hook_refuses_has_no_hint_to_remove_the_branch(
@@ -270,7 +349,9 @@ def test_dry_run_prints_commands_and_changes_nothing(
     push, create = published.workers[0].commands
     commit = published.workers[0].commit
     assert push == (
-        f"git push --quiet --no-verify origin {commit}:refs/heads/architect/parallel-1-run"
+        "git push --quiet --no-verify "
+        "--force-with-lease=refs/heads/architect/parallel-1-run: "
+        f"origin {commit}:refs/heads/architect/parallel-1-run"
     )
     assert create.startswith("gh pr create --head=architect/parallel-1-run --base=main")
     assert "--title=It'" in create
