@@ -1,6 +1,6 @@
 """Remove what a finished run no longer needs: worktrees, branches, files of its state directory."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,10 +12,13 @@ from orchestrator.git.changes import changes
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import HALF_MADE, remove_worktree
 from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_outline import read_outline
 from orchestrator.workspace.artifacts import ARTIFACTS, HANDED, HANDED_HALF
 from orchestrator.workspace.layout import CHECKED, PROBE
 from orchestrator.workspace.session_files import forget_session
 from orchestrator.workspace.shared_files import INPUTS_PLACE
+from orchestrator.workspace.submodules import PATCH
 
 _ASIDE = ("upper", "copy", "overlay", "caches", HANDED, HANDED_HALF)
 _MOST_FILES = 100_000
@@ -121,9 +124,41 @@ def drop_scratch(
     return freed
 
 
-def _drop(state: Path, *, refused_too: bool) -> int:
+def sole_copies(
+    run: RunDirectory, refs: frozenset[str] = frozenset()
+) -> Iterator[tuple[Path, str]]:
+    """Yield files of a run's workers that exist nowhere else, each with a description.
+
+    Args:
+        run: The run, whose record may be unreadable.
+        refs: The branches, if a cleanup follows: it recovers files of a dead run's worker that has
+            one of these or a worktree.
+    """
+    record = read_outline(run)
+    workers = [RecordedWorker(run, record, spec) for spec in record.workers] if record else []
+    passed_over = {
+        worker.state
+        for worker in workers
+        if worker.never_ran() or (refs and worker.is_stranded() and worker.is_present(refs))
+    }
+    for state in sorted(run.path.glob("worker-*")):
+        number = state.name.removeprefix("worker-").partition(".")[0]
+        way = f"orchestrator parallel-cleanup {number} --run {run.run_id} --purge"
+        found = {state: "work that was not accepted"} if _has_refused_work(state) else {}
+        found |= dict.fromkeys(sorted(state.glob(PATCH.format("*"))), "changes in a submodule")
+        with suppress(OSError):
+            found |= {state / ARTIFACTS: "artifacts"} if any((state / ARTIFACTS).iterdir()) else {}
+        for path, what in found.items() if state not in passed_over else ():
+            yield path, f"the only copy of {what} of worker {number}: `{way}` removes it"
+
+
+def _has_refused_work(state: Path) -> bool:
     wrote = any((state / name).exists() for name in ("upper", "copy"))
-    if wrote and (state / "git").exists() and not refused_too:
+    return wrote and (state / "git").exists()
+
+
+def _drop(state: Path, *, refused_too: bool) -> int:
+    if _has_refused_work(state) and not refused_too:
         return 0
     forget_session(state)
     written = [state / name for name in ("upper", "copy")]
@@ -133,6 +168,8 @@ def _drop(state: Path, *, refused_too: bool) -> int:
             remove_tree(state / name)
     if refused_too:
         remove_tree(state / ARTIFACTS)
+        for patch in state.glob(PATCH.format("*")):
+            patch.unlink()
         for half_made in state.parent.glob(f"{state.name}{HALF_MADE}*"):
             remove_tree(half_made)
     return freed

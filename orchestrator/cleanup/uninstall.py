@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.cleanup.orphans import remove_all
+from orchestrator.cleanup.inventory import RecordedWorker, worker_refs
+from orchestrator.cleanup.orphans import places_with_work, remove_all
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.cleanup.report import CleanupReport
+from orchestrator.cleanup.retention import sole_copies
 from orchestrator.engine.images.names import BASE_IMAGE, is_own_name
 from orchestrator.engine.images.recipes import RECIPE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
@@ -21,6 +23,7 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.user_state import state_home
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_outline import read_outline
 from orchestrator.text.split_lines import split_lines
 
 _REFS: Final = "refs/orchestrator/"
@@ -40,6 +43,10 @@ class Belongings:
     """Live runs, each as its id and its repository."""
     state: tuple[Path, ...]
     """Directories of files that outlive a command: the user's, and one of each repository."""
+    sole: tuple[str, ...] = ()
+    """Work of workers that exists nowhere else. It is kept, with the state of its repository."""
+    kept_state: frozenset[Path] = frozenset()
+    """Those directories of `state` that are kept because of such work."""
 
 
 @dataclass(kw_only=True)
@@ -87,6 +94,7 @@ def find_belongings(
     # protection: images-of-user-stay
     own = {name for name in images if is_own(name)}
     states = []
+    sole, kept = [], set[Path]()
     for repository in repositories:
         live |= {
             f"{run.run_id} in {repository.common_dir}"
@@ -94,6 +102,9 @@ def find_belongings(
             if run.is_live()
         }
         states.append(repository.state_dir)
+        if work := _sole_copies(repository, worker_refs(repository)):
+            sole += work
+            kept.add(repository.state_dir)
     existing = tuple(path for path in (state_home(), *states) if path.exists())
     # Images that are built on others come first.
     ordered = sorted(own, key=lambda name: (name == BASE_IMAGE, name))
@@ -103,6 +114,8 @@ def find_belongings(
         leftovers=leftovers,
         live=tuple(sorted(live)),
         state=existing,
+        sole=(*sole, *_only_in_engine(leftovers, except_in=repositories)),
+        kept_state=frozenset(kept),
     )
 
 
@@ -113,7 +126,10 @@ def remove_belongings(
     removal = Removal()
     for repository in repositories:
         _remove_state(engine, repository, removal)
-    stuck = remove_all(engine, found.leftovers)
+    held = _only_in_engine(found.leftovers)
+    removal.problems += (problem for problem in held if problem not in removal.problems)
+    kept = [left for lefts in held.values() for left in lefts]
+    stuck = remove_all(engine, [left for left in found.leftovers if left not in kept])
     removal.problems += map(str, stuck)
     for image in found.images:
         try:
@@ -126,6 +142,44 @@ def remove_belongings(
         state_home().parent.rmdir()
     removal.problems += (f"{path} is not empty" for path in found.state if path.exists())
     return removal
+
+
+def _only_in_engine(
+    leftovers: Iterable[Leftover], *, except_in: Iterable[Repository] = ()
+) -> dict[str, list[Leftover]]:
+    """Return the objects with work of dead runs that was not collected, by a description.
+
+    Args:
+        leftovers: Engine objects of any repositories.
+        except_in: Repositories that are cleaned up before, which collects the work.
+    """
+    cleaned = {str(repository.common_dir) for repository in except_in}
+    by_run: dict[Path, list[Leftover]] = {}
+    for left in leftovers:
+        place, run_id = left.labels.get(REPOSITORY), left.labels.get(RUN)
+        if place and run_id and place not in cleaned:
+            path = Path(place) / "orchestrator" / "runs" / run_id
+            by_run.setdefault(path, []).append(left)
+    found = {}
+    for path, lefts in by_run.items():
+        run, held = RunDirectory(path), places_with_work(lefts)
+        record = read_outline(run) if held else None
+        if record is None:
+            continue
+        for spec in record.workers:
+            if spec.worker_id in held and RecordedWorker(run, record, spec).is_stranded():
+                where = f"worker {spec.worker_id} of dead run {run.run_id} in {run.path.parents[2]}"
+                way = f"`orchestrator resume {run.run_id}` collects it"
+                found[f"{where}: its work is only in the engine; {way}"] = held[spec.worker_id]
+    return found
+
+
+def _sole_copies(repository: Repository, refs: frozenset[str] = frozenset()) -> list[str]:
+    return [
+        f"{path}, {what}"
+        for run in all_runs(repository.state_dir)
+        for path, what in sole_copies(run, refs)
+    ]
 
 
 def _is_live(place: Path, run: str, *, shared: bool) -> bool:
@@ -150,6 +204,7 @@ def _remove_state(engine: Engine, repository: Repository, removal: Removal) -> N
     broken = (worker.problem for worker in report.workers if worker.problem)
     problems = [*report.problems, *broken, *(f"{run} is live" for run in report.live)]
     problems += (f"the run {run}" for run in report.others)
+    problems += _sole_copies(repository)
     removal.problems += problems
     if problems:
         return

@@ -2,25 +2,31 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 
 import docker
 import pytest
 
+from orchestrator.cleanup.inventory import Wanted
+from orchestrator.cleanup.remove import cleanup
 from orchestrator.cleanup.uninstall import Belongings, find_belongings, remove_belongings
 from orchestrator.cli.app import run
+from orchestrator.cli.commands import uninstall as command
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.images.recipes import RECIPE
-from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
+from orchestrator.engine.labels import MANAGED, PLACE, REPOSITORY, ROLE, RUN, WORKER
 from orchestrator.errors import EngineError
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory
+from tests.support.live import killed_run, newest
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run
+from tests.worker.test_harvest import ALONE
 
 
 class Machine(LocalEngine):
@@ -118,6 +124,88 @@ def test_unmerged_work_is_kept_in_refs(repo: Path, machine: Machine, home: Path)
     assert git(repo, "show", f"{ref}:new") == "x"
     assert not (repo / ".git" / "orchestrator").exists()
     assert [path.name for path in home.parent.iterdir()] == ["other"]
+
+
+REFUSED, PATCH, ARTIFACT = "copy/work.txt", "submodule-0.patch", "artifacts/report.txt"
+MOVES_BRANCH = f"{ALONE} git -C {{}} update-ref refs/heads/architect/parallel-1 {{}}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "only"),
+    [("refused", REFUSED), ("patch", PATCH), ("artifacts", ARTIFACT), ("no worktree", REFUSED)],
+)
+def test_work_that_exists_nowhere_else_is_kept_until_it_is_purged(
+    repo: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture, kind: str, only: str,
+) -> None:  # fmt: skip
+    moves = MOVES_BRANCH.format(repo, git(repo, "rev-parse", "HEAD~1"))
+    is_refused = only == REFUSED
+    (worker,) = shell_run(
+        repo, machine, f"echo x > work.txt; {moves if is_refused else ''}"
+    ).results
+    state = Path(worker.log or "")
+    (state / "artifacts").mkdir(exist_ok=True)
+    if not is_refused:
+        (state / only).write_text("x")
+    if kind == "no worktree":
+        git(repo, "worktree", "remove", "--force", worker.worktree_path)
+        git(repo, "branch", "-qD", worker.branch)
+    monkeypatch.setattr(command, "own_engine", lambda: nullcontext(machine))
+    monkeypatch.chdir(repo)
+    place = state if is_refused else state / only.split("/")[0]
+
+    assert run(["uninstall", "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert f"would not remove: {place}, the only copy of " in shown.err
+    assert f"would remove {repo / '.git' / 'orchestrator'}\n" not in shown.out
+    assert run(["uninstall", "--yes"]) == 1
+    assert (state / only).exists()
+    shown = capsys.readouterr()
+    assert f"not removed: {place}, the only copy of " in shown.err
+    assert f"removed {repo / '.git' / 'orchestrator'}\n" not in shown.out
+    run_id = state.parent.name
+    assert f"`orchestrator parallel-cleanup 1 --run {run_id} --purge` removes it" in shown.err
+    cleanup(repo, engine=machine, run_id=run_id, wanted=Wanted(workers=(1,)), purge=True)
+    assert not (state / only).exists()
+    assert run(["uninstall", "--yes"]) == 0
+    assert not state.exists()
+
+
+def test_refused_work_of_a_run_whose_record_cannot_be_read_is_kept(
+    repo: Path, machine: Machine
+) -> None:
+    moves = MOVES_BRANCH.format(repo, git(repo, "rev-parse", "HEAD~1"))
+    (worker,) = shell_run(repo, machine, f"echo x > work.txt; {moves}").results
+    state = Path(worker.log or "")
+    (state.parent / "run.json").write_text("{")
+    repositories = [Repository(repo)]
+    removal = remove_belongings(machine, repositories, find_belongings(machine, repositories))
+    assert any(str(state) in problem for problem in removal.problems)
+    assert (state / REFUSED).exists()
+
+
+def test_work_of_a_dead_run_that_is_only_in_the_engine_is_kept(
+    repo: Path, machine: Machine, tmp_path: Path
+) -> None:
+    """Also if the repository is not one of those whose state is removed."""
+    killed_run(repo, tmp_path / "other", "echo x > work.txt; echo y; sleep 60")
+    run_id = newest(repo).directory.run_id
+    labels = {MANAGED: "true", REPOSITORY: f"{repo}/.git", RUN: run_id, WORKER: "1"}
+    machine.create_network("place", {**labels, PLACE: "place", ROLE: "worker"})
+    machine.create_network("rest", labels)
+
+    found = find_belongings(machine, [])
+    assert [text for text in found.sole if "only in the engine" in text]
+    removal = remove_belongings(machine, [], found)
+
+    (problem,) = removal.problems
+    assert problem == (
+        f"worker 1 of dead run {run_id} in {repo}/.git: its work is only in the engine; "
+        f"`orchestrator resume {run_id}` collects it"
+    )
+    (left,) = machine.leftovers({})
+    assert left.id == "place"
+    machine.remove(left)
 
 
 def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(machine: Machine) -> None:

@@ -67,6 +67,8 @@ def uninstall(options: UninstallOptions) -> None:
             _show(found, repositories, verb="would remove")
             for run in found.live:
                 tell(f"in progress, `--yes` would refuse: run {one_line(run)}")
+            for work in found.sole:
+                tell(f"would not remove: {one_line(work, limit=500)}")
             return
         removal = remove_belongings(engine, repositories, found)
     _show(found, repositories, verb="removed")
@@ -90,10 +92,12 @@ def _repositories(roots: list[Path] | None) -> list[Repository]:
 
 
 def _show(found: Belongings, repositories: list[Repository], *, verb: str) -> None:
+    there = {path for path in found.state if path.exists()}
+    kept = there if verb == "removed" else found.kept_state
     lines = [
         *(f"image {one_line(image)}" for image in found.images),
         *(_describe(leftover) for leftover in found.leftovers),
-        *(f"{path}" for path in found.state),
+        *(f"{path}" for path in found.state if path not in kept),
         *(f"worktrees and branches of workers in {repository.top}" for repository in repositories
           if repository.state_dir in found.state),
     ]  # fmt: skip
