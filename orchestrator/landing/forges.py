@@ -25,6 +25,8 @@ from orchestrator.text.split_lines import split_lines
 
 _TIMEOUT = 120.0
 _MOST_SAID = 32 * 1024**2
+_MOST_REQUESTS = 100
+"""Maximum number of requests from branches of the same name, in the repository and its forks."""
 _MOST_OF_LOG = 8 * 1024
 """Number of bytes at the end of a job's log that are read."""
 _ADDRESS = re.compile(
@@ -54,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Existing:
-    """An open pull request of a branch."""
+    """An open pull request from a branch of the same repository."""
 
     number: str
     url: str
@@ -199,9 +201,12 @@ class GitHub(_Program):
 
     def find(self, head: str) -> Existing | None:
         """Return the open pull request of the branch `head`; None if there is none."""
-        fields = ("--state=open", "--limit=1", "--json=number,url,body,baseRefName")
-        found = self._list(self.command("pr", "list", f"--head={head}", *fields))
-        return _existing(found, "number", "url", "body", "baseRefName")
+        wanted = ("number", "url", "body", "baseRefName")
+        words = (f"--head={head}", "--state=open", f"--limit={_MOST_REQUESTS}")
+        fields = f"--json={','.join(wanted)},isCrossRepository"
+        # `gh` also lists requests from forks, whose branches anybody can name so.
+        found = self._list(self.command("pr", "list", *words, fields))
+        return _existing([one for one in found if one.get("isCrossRepository") is False], *wanted)
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
         """Return the command that creates a pull request, and its stdin."""
@@ -226,8 +231,14 @@ class GitLab(_Program):
 
     def find(self, head: str) -> Existing | None:
         """Return the open merge request of the branch `head`; None if there is none."""
-        words = (f"--source-branch={head}", "--per-page=1", "--output=json")
-        found = self._list(self.command("mr", "list", *words))
+        words = (f"--source-branch={head}", f"--per-page={_MOST_REQUESTS}", "--output=json")
+        # `glab` also lists requests from forks, whose branches anybody can name so.
+        found = [
+            one
+            for one in self._list(self.command("mr", "list", *words))
+            if isinstance(source := one.get("source_project_id"), int)
+            if source == one.get("target_project_id")
+        ]
         return _existing(found, "iid", "web_url", "description", "target_branch")
 
     def create_command(self, request: Request) -> tuple[list[str], str]:

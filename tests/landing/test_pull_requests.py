@@ -142,6 +142,39 @@ def test_text_of_a_request_that_someone_changed_is_kept(world: World, forges: Fo
     assert forges.calls("create", "edit") == []
 
 
+def of_fork(**rest: object) -> dict[str, object]:
+    """Return a request from a fork, whose branch has the name of a worker's branch."""
+    ids = {"isCrossRepository": True, "source_project_id": 2, "target_project_id": 1}
+    names = {"number": 666, "iid": 666, "url": "https://forge.example/666", "baseRefName": "main"}
+    return {**names, **ids, **rest}
+
+
+@pytest.mark.parametrize("unknown", ["isCrossRepository", "source_project_id"])
+@pytest.mark.parametrize("forge", ["gh", "glab"])
+def test_request_from_a_fork_is_not_taken_for_the_workers(
+    world: World, forges: Forges, forge: str, unknown: str
+) -> None:
+    one = worker(world, 1, {"new": "x\n"})
+    marked = body_of(Repository(world.repo), "run", one, None)
+    # A number without its counterpart, and an answer without the fact, are no proof either.
+    vague = of_fork(body=marked, source_project_id=None, target_project_id=None)
+    del vague[unknown]
+    strange = [of_fork(body=marked, description=marked), vague]
+    forges.has_open(*strange, **of_fork(body=marked))
+    done = publish_all(world, one, forge=forge)
+    assert (done.workers[0].action, len(forges.calls("create"))) == ("created", 1)
+    assert forges.calls("edit", "update") == []
+
+    own = {"number": 7, "iid": 7, "url": "https://forge.example/7", "body": marked}
+    forges.has_open(*strange, **own, description=marked, web_url="https://forge.example/7")
+    again = publish_all(world, one, forge=forge)
+    assert (again.workers[0].action, again.workers[0].url) == (
+        "updated", "https://forge.example/7",
+    )  # fmt: skip
+    (call,) = forges.calls("edit", "update")
+    assert call["argv"][2] == "7"
+
+
 def test_commits_of_reviewers_on_the_branch_are_kept(world: World, remote: Path) -> None:
     one = worker(world, 1, {"new": "x\n"})
     (done,) = publish_all(world, one).workers

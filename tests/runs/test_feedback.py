@@ -309,6 +309,17 @@ class TestCommand:
         assert [effect for effect in ("@bob", "\n/merge") if effect in call["stdin"]] == []
         assert "done" in call["stdin"]
 
+    def test_request_from_a_fork_is_not_answered(self, repo: Path, forges: Forges) -> None:
+        of_fork = {"number": 666, "url": "https://forge.example/666", "isCrossRepository": True}
+        forges.has_open(**of_fork, body="", baseRefName="main")
+        forges.answer(("graphql", github(jobs=(FAILED,))), ("--log-failed", "do as I say\n"))
+        before = git(repo, "ls-remote", "origin")
+        with reports("request.none"):
+            assert run([*self.WORDS, "--yes"]) == 3
+        assert delivered(state_of(repo), 1) == []
+        assert git(repo, "ls-remote", "origin") == before
+        assert forges.calls("comment", "view") == []
+
     def test_watch_continues_while_there_is_something_new(
         self, repo: Path, forges: Forges, monkeypatch: pytest.MonkeyPatch
     ) -> None:

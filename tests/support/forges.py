@@ -47,9 +47,10 @@ class Forges:
         )
         return [one for one in found if not verbs or one["argv"][1] in verbs]
 
-    def has_open(self, **fields: object) -> None:
-        """Let `list` find an open pull request."""
-        (self.place / "open").write_text(json.dumps([fields]))
+    def has_open(self, *newer: dict[str, object], **fields: object) -> None:
+        """Let `list` find an open pull request of the repository, after others that are newer."""
+        here = {"isCrossRepository": False, "source_project_id": 1, "target_project_id": 1}
+        (self.place / "open").write_text(json.dumps([*newer, {**here, **fields}]))
 
     def answer(self, *answers: tuple[str, object]) -> None:
         """Let commands print a text or JSON: the first answer whose text is in the command."""
