@@ -1,21 +1,32 @@
 """Requests to the API server of a cluster, with plain dictionaries."""
 
 import json
+import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import urllib3.exceptions
-from kubernetes import client, config
+from kubernetes import client
+from kubernetes.config import ConfigException, kube_config
+from kubernetes.config.dateutil import parse_rfc3339
+from kubernetes.config.exec_provider import ExecProvider
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from orchestrator.errors import ConfigError, EngineError, EngineUnavailableError
+from orchestrator.text.sanitize import one_line
 
 _TIMEOUT = 30
 """Seconds for a request. The client itself has no limit."""
 _LARGEST_ANSWER = 64 * 1024**2
 _PATIENCE = 120.0
+_RENEWAL = 5.0
+"""Seconds that pass at least until the configuration is read again."""
+_PAIR = ("clientCertificateData", "clientKeyData")
 _CHECK = "check it with `kubectl version`"
 _HINTS = {
     401: "`kubectl get pods` tells whether you are logged in to the cluster",
@@ -44,6 +55,45 @@ class ClusterRefusedError(EngineError):
         """The API server's word for the reason, such as `AlreadyExists`; may be empty."""
 
 
+class _Loader(kube_config.KubeConfigLoader):
+    """Reads credentials as kubectl does: a command that gives none is an error."""
+
+    _user: Any
+    _cluster: Any
+    _get_base_path: Any
+
+    def _load_from_exec_plugin(self) -> bool:
+        if "exec" not in self._user:
+            return False
+        try:
+            base = self._get_base_path(self._cluster.path)
+            found = ExecProvider(self._user["exec"], base, self._cluster).run()
+            if not found.get("token") and not all(map(found.get, _PAIR)):
+                raise ConfigException("its answer has neither a token nor a certificate with a key")
+            if found.get("token"):
+                self.token = f"Bearer {found['token']}"
+            if all(map(found.get, _PAIR)):
+                self.cert_file, self.key_file = (
+                    kube_config.FileOrData(
+                        found, None, data_key_name=name, base64_file_content=False
+                    ).as_file()
+                    for name in _PAIR
+                )
+            if "expirationTimestamp" in found:
+                self.expiry = parse_rfc3339(found["expirationTimestamp"])
+        except Exception as error:
+            # On a terminal, the client fails to read what the command has printed there.
+            is_known = isinstance(error, (ConfigException, OSError, ValueError))
+            why = str(error) if is_known else "it failed, or its answer has another form"
+            raise ConfigError(
+                "the command of the cluster's configuration gave no credentials: "
+                + one_line(why, limit=300),
+                key="cluster.no-credentials",
+                hint=_HINTS[401],
+            ) from error
+        return True
+
+
 class Cluster:
     """The API server of one context, and the namespace for workers."""
 
@@ -65,23 +115,12 @@ class Cluster:
             namespace: The namespace in which workers run; None: that of the context.
 
         Raises:
-            ConfigError: The configuration cannot be read, or the context has no namespace.
+            ConfigError: The configuration cannot be read or has no usable credentials, or the
+                context has no namespace.
         """
-        file = None if kubeconfig is None else str(kubeconfig)
-        self.configuration = client.Configuration()
-        try:
-            config.load_kube_config(
-                file, context, client_configuration=self.configuration, persist_config=False
-            )
-            every, current = config.list_kube_config_contexts(file)
-        except (config.ConfigException, OSError, ValueError) as error:
-            raise ConfigError(
-                f"the configuration of the cluster cannot be read: {error}",
-                key="cluster.unreadable-settings",
-                hint="check it with `kubectl config view`",
-            ) from error
-        self.configuration.retries = False
-        found = next((known for known in every if known["name"] == context), current)
+        self._file = str(kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+        self._renewal = threading.Lock()
+        found = self._load(context)
         self.context = str(found["name"])
         """Name of the context."""
         self.namespace = namespace or str(found["context"].get("namespace") or "")
@@ -94,11 +133,72 @@ class Cluster:
             )
         self.is_restricted = True
         """Whether the namespace admits only pods without root, as far as this is known."""
-        self._client = client.ApiClient(self.configuration)
         self._was_allowed = False
+
+    def _load(self, context: str | None) -> dict[str, Any]:
+        """Read the configuration, use it for further requests, and return the context.
+
+        Raises:
+            ConfigError: The configuration cannot be read, or has no usable credentials.
+        """
+        settings = client.Configuration()
+        try:
+            read = kube_config.KubeConfigMerger(self._file).config
+            if read is None:
+                raise ConfigException("there is none")
+            make: Any = _Loader  # the client has no types
+            loader = make(read, active_context=context, config_base_path=None)
+            loader.load_and_set(settings)
+            # What the client does here is not safe with threads.
+            settings.refresh_api_key_hook = None
+            settings.retries = False
+            if token := settings.api_key.get("BearerToken"):
+                settings.api_key["BearerToken"] = token = token.strip()
+                if not (token.isascii() and token.isprintable()):
+                    raise ConfigException("the token has characters that no token can have")
+            made = client.ApiClient(settings)
+        except ConfigError:
+            raise
+        except Exception as error:
+            is_formless = isinstance(error, (TypeError, AttributeError, LookupError))
+            why = "it does not have the form of one" if is_formless else str(error)
+            raise ConfigError(
+                f"the configuration of the cluster cannot be read: {one_line(why, limit=300)}",
+                key="cluster.unreadable-settings",
+                hint="check it with `kubectl config view`",
+            ) from error
+        self._client, self._expiry = made, getattr(loader, "expiry", None)
+        self._loaded_at = time.monotonic()
+        return dict(loader.current_context)
+
+    @property
+    def configuration(self) -> client.Configuration:
+        """The configuration for the next request."""
+        found: client.Configuration = self._client.configuration
+        return found
+
+    def _renew(self) -> None:
+        """Read the configuration again, for credentials that are no longer accepted.
+
+        At most one thread does so, and not soon after another time; others go on with what there
+        is, and repeat their requests.
+        """
+        if not self._renewal.acquire(blocking=False):
+            return
+        try:
+            if time.monotonic() >= self._loaded_at + _RENEWAL:
+                self._loaded_at = time.monotonic()
+                # The user can log in again, or mend the file.
+                with suppress(ConfigError):
+                    self._load(self.context)
+        finally:
+            self._renewal.release()
 
     def headers(self) -> dict[str, str]:
         """Return the headers with the credentials, which are made anew when they have expired."""
+        skew = kube_config.EXPIRY_SKEW_PREVENTION_DELAY
+        if self._expiry is not None and self._expiry - skew <= datetime.now(UTC):
+            self._renew()
         key = self.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         return {"authorization": key} if key else {}
 
@@ -122,11 +222,12 @@ class Cluster:
             EngineUnavailableError: The API server does not answer.
             EngineError: The answer is unreadable or too long.
         """
-        url = f"{self.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers |= self.headers()
+        url = f"{self.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             answer = self._client.call_api(
-                method, url, {**headers, **self.headers()}, body=body, _request_timeout=_TIMEOUT
+                method, url, headers, body=body, _request_timeout=_TIMEOUT
             ).response
             data = answer.read(_LARGEST_ANSWER + 1)
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
@@ -168,12 +269,16 @@ class Cluster:
     def is_unable(self, status: int, *, is_json: bool) -> bool:
         """Return whether a refusal says nothing of the request, so that it should be repeated.
 
+        The repetition of a request whose credentials were refused has those of now.
+
         Args:
             status: The status code of HTTP.
             is_json: Whether an API server has written the answer. A load balancer answers with
                 other texts, and so does an API server that starts, for paths that it lacks yet.
         """
         if status in _HINTS:
+            if status == 401 and self._was_allowed:
+                self._renew()
             # A user can log in again. An API server that starts forbids everything for seconds.
             return self._was_allowed and (status == 401 or not self._is_ready())
         return status == 429 or status >= 500 or not is_json

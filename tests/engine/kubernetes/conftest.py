@@ -26,6 +26,8 @@ class Api:
     """The only paths that are not forbidden then."""
     failures: list[tuple[int, str]] = field(default_factory=list)
     """Status and body of the next answers."""
+    token: str = ""
+    """The only token with which requests are allowed; empty: any, or none."""
 
 
 @pytest.fixture
@@ -50,6 +52,11 @@ def kubeconfig(tmp_path: Path, api: Api) -> Iterator[Path]:
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(body.encode())
+                return
+            if api.token and self.headers.get("Authorization") != f"Bearer {api.token}":
+                self.send_response(401)
+                self.end_headers()
+                self.wfile.write(b'{"reason": "Unauthorized"}')
                 return
             is_forbidden = api.forbids and path not in api.allowed
             self.send_response(403 if is_forbidden else 200 if found is not None else 404)
