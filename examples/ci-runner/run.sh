@@ -7,6 +7,7 @@ for check; do
   shift
   set -- "$@" --task "$check"
 done
+rm -rf -- run.json  # which may be a link of the checkout
 trap 'kill -TERM "$run" 2>/dev/null' TERM INT
 orchestrator parallel --agent-cli shell --network none --workers auto \
   --cpus 1 --memory 1g --timeout-per-worker 900 --json "$@" > run.json &

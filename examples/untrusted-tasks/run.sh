@@ -6,5 +6,6 @@ set --
 while IFS= read -r task; do
   [ -z "$task" ] || set -- "$@" --task "$task"
 done < "$tasks"
+rm -rf -- results.json  # which may be a link of the checkout
 exec orchestrator parallel --preset untrusted --agent-cli shell --workers auto \
   --fail-on all --json "$@" > results.json

@@ -316,3 +316,62 @@ def test_other_recipes_call_commands_that_exist(tmp_path: Path, name: str) -> No
     assert "--report" in options
     assert [option for option in options if f" {option} " not in known] == []
     assert "parallel-cleanup --purge" in lines
+
+
+def scripts(name: str) -> tuple[str, list[str]]:
+    """Return the shell text of a recipe until its run, and the files that it publishes."""
+    text = (ROOT / name).read_text()
+    if name.endswith("Jenkinsfile"):
+        published = ["orchestrator.xml", "orchestrator.html"]
+        return "\n".join(re.findall(r"sh '''(.*?)'''", text, re.DOTALL)), published
+    if name.endswith("buildkite.yml"):
+        command = yaml.safe_load(text)["steps"][0]["command"].replace("$$", "$")
+        return command, ["orchestrator.xml", "orchestrator.md"]
+    if name.endswith("gitlab-component.yml"):
+        (_, component) = documents(name)
+        (recipe,) = component.values()
+        script = "\n".join(["set -e", *recipe["before_script"], *recipe["script"]])
+        return script, ["orchestrator.html", *recipe["artifacts"]["reports"].values()]
+    return text, ["run.json" if "ci-runner" in name else "results.json"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "examples/ci/Jenkinsfile",
+        "examples/ci/buildkite.yml",
+        "examples/ci/gitlab-component.yml",
+        "examples/ci-runner/run.sh",
+        "examples/untrusted-tasks/run.sh",
+    ],
+)
+def test_files_and_modules_of_a_commit_are_no_reports_and_no_programs(
+    tmp_path: Path, name: str
+) -> None:
+    """The run ends before it has written anything."""
+    script, published = scripts(name)
+    secret, repo, bin = tmp_path / "secret", tmp_path / "repo", tmp_path / "bin"
+    for place in (repo, bin):
+        place.mkdir()
+    secret.write_text("TOKEN")
+    for report in published:
+        (repo / report).symlink_to(secret)
+    (repo / "venv.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')")
+    (repo / "tasks").write_text("true\n")
+    told = tmp_path / "told"
+    for program, stub in {
+        "orchestrator": "exit 3", "buildkite-agent": f"cat >> {told}",
+    }.items():  # fmt: skip
+        (bin / program).write_text(f"#!/bin/sh\n{stub}\n")
+        (bin / program).chmod(0o755)
+    given = {"CI_PROJECT_DIR": str(tmp_path / "project"), "AGENT": "shell", "TASKS": "true",
+             "OPTIONS": "", "JUNIT": "", "PACKAGE": "x", "PIP_NO_INDEX": "1"}  # fmt: skip
+    environ = {**os.environ, **given, "PATH": f"{bin}:{os.environ['PATH']}"}
+    subprocess.run(
+        ["bash", "-c", script, "recipe", "tasks"], cwd=repo, env=environ, capture_output=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert secret.read_text() == "TOKEN"
+    assert not (tmp_path / "pwned").exists()
+    assert not told.exists()
+    assert [report for report in published if (repo / report).is_symlink()] == []
