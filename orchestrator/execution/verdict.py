@@ -35,6 +35,9 @@ _LIMITS = {
     "pids": (Reason.PIDS, "the worker reached its process limit"),
     "open_files": (Reason.OPEN_FILES, "the worker reached its limit of open files"),
     "tmp": (Reason.DISK, "the worker filled /tmp or its home directory"),
+    # It was measured while the worker ended by itself.
+    "disk": (Reason.DISK, "the worker wrote more than its limit of disk space"),
+    "inodes": (Reason.INODES, "the worker created more files than its limit"),
 }
 
 

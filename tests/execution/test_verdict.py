@@ -67,6 +67,12 @@ CASES = {
     "a failure at the process limit": (
         ended(1, limits_hit=("pids",)), FAILED, Status.FAILED, Reason.PIDS,
     ),
+    "a failure at the limit of disk, before the worker was stopped": (
+        ended(1, limits_hit=("disk", "inodes")), FAILED, Status.FAILED, Reason.DISK,
+    ),
+    "a failure at the limit of files, before the worker was stopped": (
+        ended(1, limits_hit=("inodes",)), FAILED, Status.FAILED, Reason.INODES,
+    ),
     "touching the process limit is no failure": (
         ended(limits_hit=("pids",)), SUCCESS, Status.SUCCESS, None,
     ),
