@@ -116,19 +116,21 @@ class CandidateJudge:
         runs: list[RunResult] = []
         left = list(rounds_of(config, rounds.first))
         while True:
-            runs.append(self._run(left.pop(0), receivers))
+            current = left.pop(0)
+            runs.append(self._run(current, receivers))
             ids = [run.run_id for run in runs]
             judgement = self.judge(ids[-1], earlier=ids[:-1])
             passing = sum(candidate.passes for candidate in judgement.ranking)
             if not left or passing >= rounds.until:
                 return judgement
-            rest = rest_of_budget(
-                config.budget_total, [result for run in runs for result in run.results]
-            )
-            if rest == 0:
+            budget, tokens = rest_of_budgets(current, runs[-1].results)
+            if 0 in (budget, tokens):
                 self._note("no more candidates: the rest of the budget is too small")
                 return judgement
-            left = [with_changes(round_config, budget_total=rest) for round_config in left]
+            left = [
+                with_changes(round_config, budget_total=budget, tokens_total=tokens)
+                for round_config in left
+            ]
             if rounds.learn:
                 left = [
                     self._with_lessons(round_config, config, judgement) for round_config in left
@@ -206,18 +208,34 @@ def rounds_of(config: ParallelConfig, first: int | None) -> Iterator[ParallelCon
         yield with_changes(config, models=named, workers=min(len(part), config.workers))
 
 
-def rest_of_budget(budget: float | None, results: Sequence[WorkerResult]) -> float | None:
-    """Return the rest of a budget; 0 if the rest is less than the mean cost of a candidate.
+def rest_of_budgets(
+    config: ParallelConfig, results: Sequence[WorkerResult]
+) -> tuple[float | None, int | None]:
+    """Return what a round of candidates has left of its budgets in USD and in tokens.
 
     Args:
-        budget: The budget for all candidates; None without a budget.
-        results: The candidates so far.
+        config: The settings of the round.
+        results: Its candidates. A candidate that ran and did not say what it used counts as if it
+            had used its share.
+
+    Returns:
+        For each budget, None without one; 0 if the rest is less than the mean of a candidate.
     """
-    if budget is None:
-        return None
-    spent = sum(result.cost for result in results)
-    rest = budget - spent
-    return rest if rest > 0 and rest >= spent / len(results) else 0
+    ran = [result for result in results if result.started_at is not None or result.attempts > 1]
+    costs = [result.cost if result.cost_known else None for result in ran]
+    tokens = _rest(config.tokens_total, [result.tokens for result in ran], config.tokens_per_worker)
+    rest = _rest(config.budget_total, costs, config.budget_per_worker)
+    return rest, None if tokens is None else int(tokens)
+
+
+def _rest(total: float | None, used: Sequence[float | None], most: float | None) -> float | None:
+    if total is None or not used:
+        return total
+    share = total / len(used)
+    share = share if most is None else min(share, most)
+    spent = sum(share if amount is None else amount for amount in used)
+    rest = total - spent
+    return rest if rest > 0 and rest >= spent / len(used) else 0
 
 
 def evaluate(

@@ -6,6 +6,7 @@ from typing import Final
 from orchestrator.config.run import ParallelConfig
 from orchestrator.results import WorkerResult
 from orchestrator.worker.budget_share import BudgetShare
+from orchestrator.workflow.planning import job_count
 
 _LEAST_BUDGET: Final = 0.0001
 """Minimum share of the budget in USD; a worker with a smaller share is not started."""
@@ -63,6 +64,7 @@ class Budget:
         budget, tokens = config.budget_total, config.tokens_total
         self.budget = None if budget is None else BudgetPool(budget, _LEAST_BUDGET)
         self.tokens = None if tokens is None else BudgetPool(tokens, _LEAST_TOKENS)
+        self._config = config
         self._given: dict[int, _Given] = {}
         self._settled: dict[int, _Given] = {}
 
@@ -100,12 +102,23 @@ class Budget:
     def settle(self, result: WorkerResult) -> None:
         """Return a worker's unspent share to the budget; shares of unknown cost count as spent."""
         given = self._given.pop(result.worker_id, _Given())
-        # Shares of workers of an earlier process are unknown, but the amounts they spent are known.
         has_run = result.started_at is not None or result.attempts > 1
-        budget = (given.budget or 0.0) if has_run and not result.cost_known else result.cost
-        tokens = (given.tokens or 0.0) if has_run and result.tokens is None else result.tokens
+        spent = self._equal_share() if given == _Given() else given
+        budget = (spent.budget or 0.0) if has_run and not result.cost_known else result.cost
+        tokens = (spent.tokens or 0.0) if has_run and result.tokens is None else result.tokens
         self._take_back(given, budget, tokens or 0.0)
         self._settled[result.worker_id] = _Given(budget, tokens or 0.0)
+
+    def _equal_share(self) -> _Given:
+        """Return about what an earlier process gave to a worker, which is not recorded."""
+        config, number = self._config, job_count(self._config)
+        amounts = [
+            None if pool is None else min(pool.total / number, pool.total if most is None else most)
+            for pool, most in (
+                (self.budget, config.budget_per_worker), (self.tokens, config.tokens_per_worker),
+            )
+        ]  # fmt: skip
+        return _Given(*amounts)
 
     def reopen(self, number: int) -> None:
         """Give up a worker's share, or what it has spent: its next share is for that, too."""

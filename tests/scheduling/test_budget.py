@@ -94,6 +94,15 @@ class TestSettling:
         funds.settle(ended(1, 0.75, tokens=40))
         assert funds.allot(2, config(), 1) == BudgetShare(budget=0.25, tokens=60)
 
+    def test_unknown_amounts_of_an_earlier_process_count_as_equal_shares(self) -> None:
+        funds = Budget(config(budget_total=3.0, tokens_total=300, workers=3))
+        funds.settle(ended(1))
+        assert funds.allot(2, config(), 1) == BudgetShare(budget=2.0, tokens=200)
+        funds = Budget(config(budget_total=3.0, budget_per_worker=0.5, workers=3))
+        funds.settle(ended(1))
+        assert funds.budget is not None
+        assert funds.budget.left == 2.5
+
     def test_overspending_reduces_the_shares_of_others(self) -> None:
         funds = Budget(config(budget_total=1.0))
         funds.allot(1, config(), 2)

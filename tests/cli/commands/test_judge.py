@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from orchestrator.cli.app import run
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status, WorkerResult
-from orchestrator.runs.candidates import rest_of_budget, rounds_of
+from orchestrator.runs.candidates import rest_of_budgets, rounds_of
 from orchestrator.state.run_directory import all_runs
 from tests.support.errors import reports
 from tests.support.judging import TESTS, commit_shop
@@ -160,15 +162,32 @@ def test_rounds_have_the_models_in_their_order() -> None:
     assert [one.models for one in rounds_of(config, None)] == [("a", "b", "c")]
 
 
+def used(number: int, **known: Any) -> WorkerResult:
+    return WorkerResult(
+        worker_id=number, branch="b", model="m", status=Status.SUCCESS, worktree_path="",
+        **{"started_at": datetime.now(UTC), **known},
+    )  # fmt: skip
+
+
 def test_rest_of_a_budget_is_enough_for_one_more_or_nothing() -> None:
-    results = [
-        WorkerResult(
-            worker_id=1, branch="b", model="m", status=Status.SUCCESS, worktree_path="", cost=cost
-        )
-        for cost in (1.0, 3.0)
-    ]
-    assert rest_of_budget(None, results) is None
-    assert [rest_of_budget(total, results) for total in (3.0, 5.9, 6.0, 9.0)] == [0, 0, 2.0, 5.0]
+    results = [used(1, cost=1.0, cost_known=True), used(2, cost=3.0, cost_known=True)]
+
+    def rest(total: float | None) -> float | None:
+        return rest_of_budgets(ParallelConfig(tasks=("x",), budget_total=total), results)[0]
+
+    assert [rest(total) for total in (None, 3.0, 5.9, 6.0, 9.0)] == [None, 0, 0, 2.0, 5.0]
+
+
+def test_candidate_that_did_not_say_what_it_used_counts_with_its_share() -> None:
+    config = ParallelConfig(tasks=("x",), budget_total=9.0, tokens_total=900)
+    known, silent = used(1, cost=1.0, cost_known=True, tokens=100), used(2)
+    never_ran = used(3, started_at=None)
+    assert rest_of_budgets(config, [known]) == (8.0, 800)
+    assert rest_of_budgets(config, [known, never_ran]) == (8.0, 800)
+    assert rest_of_budgets(config, [known, silent]) == (3.5, 350)
+    assert rest_of_budgets(config, [silent]) == (0, 0)
+    limited = config.model_copy(update={"budget_per_worker": 2.0})
+    assert rest_of_budgets(limited, [silent]) == (7.0, 0)
 
 
 @pytest.mark.docker
