@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode, urlsplit
 
 import websocket
 from kubernetes import client
@@ -31,6 +31,7 @@ _PING = 15.0
 """Seconds between two pings, where the command itself may be silent."""
 _UNANSWERED = 60.0
 """Seconds without a byte, also in answer to pings, after which the connection counts as cut."""
+_ProxyError: type[Exception] = websocket._http.ProxyError  # type: ignore[attr-defined]
 _NO_CONTAINER = (
     *("container not found", "container not running", "ContainerCreating"),
     "is not valid for pod",
@@ -68,6 +69,7 @@ def connect(
         EngineUnavailableError: The API server or the node does not answer.
         EngineError: The cluster refused.
     """
+    headers = [f"{name}: {value}" for name, value in cluster.headers().items()]
     settings = cluster.configuration
     host = settings.host.replace("http", "ws", 1)
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod}/{part}"
@@ -76,14 +78,15 @@ def connect(
     try:
         opened.connect(
             f"{host}{path}?{urlencode(query)}",
-            header=[f"{name}: {value}" for name, value in cluster.headers().items()],
+            header=headers,
             subprotocols=list(protocols),
             timeout=_TIMEOUT,
             suppress_origin=True,
+            **_proxy(settings),
         )
     except websocket.WebSocketBadStatusException as error:
         raise _refused(error, pod, cluster) from error
-    except (websocket.WebSocketException, OSError) as error:
+    except (websocket.WebSocketException, _ProxyError, OSError) as error:
         raise _cut(error) from error
     return opened
 
@@ -246,6 +249,26 @@ def _trust(settings: client.Configuration) -> dict[str, object]:
     if settings.tls_server_name:
         trust["server_hostname"] = settings.tls_server_name
     return trust
+
+
+def _proxy(settings: client.Configuration) -> dict[str, object]:
+    """Return the options for the proxy that requests use, too.
+
+    The variables of the environment are in the settings; what the library itself makes of them
+    differs.
+    """
+    if settings.proxy is None:
+        return {"http_proxy_host": "unused.invalid", "http_proxy_port": 1, "http_no_proxy": ["*"]}
+    proxy = urlsplit(settings.proxy)
+    user = (unquote(proxy.username), unquote(proxy.password or "")) if proxy.username else None
+    return {
+        "http_proxy_host": proxy.hostname,
+        "http_proxy_port": proxy.port or (80 if proxy.scheme == "http" else 1080),
+        "http_proxy_auth": user,
+        "http_proxy_timeout": _TIMEOUT,
+        "http_no_proxy": ["unused.invalid"],
+        "proxy_type": proxy.scheme,
+    }
 
 
 def _cut(error: Exception) -> EngineUnavailableError:

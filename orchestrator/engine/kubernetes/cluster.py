@@ -6,12 +6,15 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode, urlsplit
 
+import urllib3
 import urllib3.exceptions
 from kubernetes import client
+from kubernetes.client.rest import SUPPORTED_SOCKS_PROXIES, should_bypass_proxies
 from kubernetes.config import ConfigException, kube_config
 from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
@@ -139,7 +142,7 @@ class Cluster:
         """Read the configuration, use it for further requests, and return the context.
 
         Raises:
-            ConfigError: The configuration cannot be read, or has no usable credentials.
+            ConfigError: The configuration cannot be read, or its credentials or proxy be used.
         """
         settings = client.Configuration()
         try:
@@ -156,6 +159,7 @@ class Cluster:
                 settings.api_key["BearerToken"] = token = token.strip()
                 if not (token.isascii() and token.isprintable()):
                     raise ConfigException("the token has characters that no token can have")
+            _prepare_proxy(settings)
             made = client.ApiClient(settings)
         except ConfigError:
             raise
@@ -290,6 +294,38 @@ class Cluster:
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError):
             return False
         return bool(answer.response.status == 200)
+
+
+def _prepare_proxy(settings: client.Configuration) -> None:
+    """Let a proxy be named as both requests and WebSockets need it; None if they use none.
+
+    Raises:
+        ConfigError: WebSockets cannot use it.
+    """
+    if not settings.proxy or should_bypass_proxies(settings.host, settings.no_proxy or ""):
+        settings.proxy = None
+        return
+    if "://" not in settings.proxy:
+        settings.proxy = f"http://{settings.proxy}"
+    proxy = urlsplit(settings.proxy)
+    is_usable = False
+    with suppress(ValueError):
+        is_usable = bool(proxy.hostname) and proxy.port != 0
+    if not is_usable or proxy.scheme not in ("http", *SUPPORTED_SOCKS_PROXIES):
+        raise ConfigError(
+            "commands in pods cannot use the proxy of the cluster's configuration",
+            key="cluster.proxy",
+            hint="name one with `http://HOST:PORT`, or the API server in `NO_PROXY`",
+        )
+    if proxy.scheme != "http" and not (find_spec("socks") and find_spec("python_socks")):
+        raise ConfigError(
+            "a SOCKS proxy of the cluster's configuration needs two more packages",
+            key="cluster.proxy",
+            hint="`pip install PySocks python-socks`",
+        )
+    if proxy.username is not None:
+        user = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        settings.proxy_headers = urllib3.make_headers(proxy_basic_auth=user)
 
 
 def remove_job(cluster: Cluster, name: str) -> None:
