@@ -13,9 +13,10 @@ from orchestrator.record.history import find_run
 from orchestrator.results import Status, WorkerResult
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord, read_record
-from orchestrator.workflow.contents import digests, matches
+from orchestrator.workflow.contents import digests, matches, same_work
 from orchestrator.workflow.model import Earlier, Workflow
 from orchestrator.workflow.parsing.reader import Reading
+from orchestrator.workflow.planning import NO_PROGRAMS, Programs, config_of
 from orchestrator.workflow.selection import missing, starting_at
 
 _NAMED = 10
@@ -72,7 +73,13 @@ def with_earlier_base(
     return with_changes(config, base=earlier.base, include_uncommitted=False)
 
 
-def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> Reading:
+def without_done(
+    reading: Reading,
+    earlier: RunRecord,
+    again: Sequence[str],
+    config: ParallelConfig,
+    programs: Programs = NO_PROGRAMS,
+) -> Reading:
     """Return a workflow without the tasks that an earlier run completed.
 
     A task is complete if it succeeded in the earlier run, its text and the settings that affect
@@ -82,6 +89,8 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
         reading: The whole workflow.
         earlier: The record of the earlier run.
         again: Ids of tasks to repeat, with all tasks that depend on them.
+        config: The settings of the run, which tasks inherit.
+        programs: Settings of tasks that use another agent program, by the program's name.
 
     Raises:
         ConfigError: All tasks are complete, or results of the earlier run were removed.
@@ -97,6 +106,9 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
     for task in workflow.tasks:
         other = same.get(task.id)
         if other is None or task.id in repeated_ids or not {*task.depends_on} <= over:
+            continue
+        before = config_of(earlier.config, task, earlier.programs)
+        if not same_work(config_of(config, task, programs), before):
             continue
         if there.succeeded(other):
             over.add(task.id)

@@ -54,7 +54,8 @@ def run_workflow(
         whole = _expand(part, config, run_options)
         whole = replace(whole, workflow=with_digests(whole.workflow))
         if earlier is not None:
-            whole = without_done(whole, earlier, part.from_ or ())
+            programs = _programs(whole.workflow, config, given, run_options)
+            whole = without_done(whole, earlier, part.from_ or (), config, programs)
         reading = select_part(whole, part.only or (), part.from_ or ())
         if not run_options.quiet:
             tell_about(reading)
@@ -65,11 +66,7 @@ def run_workflow(
         if config.auto_workers:
             workers_now = run_config(config, workflow).workers
             config = with_changes(config, workers=workers_now)
-        names = {task.settings.agent_cli for task in workflow.tasks} - {None, config.agent_cli}
-        programs = {
-            name: _configure({**given, "agent_cli": name}, run_options).config
-            for name in sorted(filter(None, names))
-        }
+        programs = _programs(workflow, config, given, run_options)
         tasks = {task.id: config_of(config, task, programs) for task in workflow.tasks}
         # protection: no-task-beyond-what-was-typed
         _check_bounds(configured, reading, tasks)
@@ -80,6 +77,17 @@ def run_workflow(
         if run_options.dry_run and not run_options.json:
             show("\n".join([*_waves(config, workflow, programs), ""]))
         start(runner, config, view, run_options, workflow=workflow)
+
+
+def _programs(
+    workflow: Workflow, config: ParallelConfig, given: GivenSettings, run_options: SeveralRunOptions
+) -> dict[str, ParallelConfig]:
+    """Return the settings of the agent programs that only some tasks use, by name."""
+    names = {task.settings.agent_cli for task in workflow.tasks} - {None, config.agent_cli}
+    return {
+        name: _configure({**given, "agent_cli": name}, run_options).config
+        for name in sorted(filter(None, names))
+    }
 
 
 def _check_networks(settings: Settings, workflow: Workflow) -> None:

@@ -2,11 +2,13 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.cli.previous_run import earlier_run, with_earlier_base, without_done
+from orchestrator.config.project import Check
 from orchestrator.results import RunResult
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
@@ -47,8 +49,9 @@ class World:
     def items(self, source: Source) -> None:
         raise AssertionError(source)
 
-    def after(self, result: RunResult, text: str, *again: str) -> Reading:
-        return without_done(self.read(text), earlier_run(result.run_id), again)
+    def after(self, result: RunResult, text: str, *again: str, **given: Any) -> Reading:
+        config = configured("-", workers=2, **given)
+        return without_done(self.read(text), earlier_run(result.run_id), again, config)
 
     def run(self, workflow: Workflow) -> RunResult:
         config = configured("-", workers=2)
@@ -98,6 +101,25 @@ def test_changed_tasks_run_again_with_a_notice(world: World) -> None:
         "tasks that run again, because they or their dependencies changed since run "
         f"{first.run_id}: `one`, `leaf`",
     )
+
+
+@pytest.mark.parametrize(
+    "given", [{"model": "other"}, {"checks": (Check(run="make test"),)}, {"setup": ("make",)}]
+)
+def test_tasks_that_inherit_another_setting_run_again_with_a_notice(
+    world: World, given: dict[str, Any]
+) -> None:
+    first = world.run(world.read(FLOW % ("1", "exit 1", "true")).workflow)
+    changed = world.after(first, FLOW % ("1", "true", "true"), **given)
+    assert names(changed) == ["one", "two", "leaf", "both"]
+    (notice,) = changed.notices
+    assert notice.endswith("`one`, `leaf`")
+
+
+def test_limits_are_no_other_work(world: World) -> None:
+    first = world.run(world.read(FLOW % ("1", "exit 1", "true")).workflow)
+    longer = world.after(first, FLOW % ("1", "true", "true"), timeout_per_worker=9000)
+    assert (names(longer), longer.notices) == (["two", "both"], ())
 
 
 def test_results_are_reused_across_several_runs(world: World) -> None:
