@@ -30,7 +30,7 @@ NAME_IT = "pass `--config {}` if you trust the author of that file"
 NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
         *(RUN_FIELDS[name] for name in ("api_base", "context", "image", "include_uncommitted")),
-        *(RUN_FIELDS[name] for name in ("agent_cli", "base", "tasks")),
+        *(RUN_FIELDS[name] for name in ("agent_cli", "base", "fail_on", "retry_on", "tasks")),
         *(CONTAINER_FIELDS[name] for name in ("allow", "allow_sets", "check_allow", "setup_allow")),
         *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
         *(CONTAINER_FIELDS[name] for name in ("calls_per_minute", "git_read", "key_models")),
@@ -42,7 +42,8 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
 )
 """Settings that are accepted only from a file which the user named. They decide which API receives
 the user's keys, what workers get, which programs run on this machine, or for which agent program,
-task and commit the keys are used (stashes and private branches are commits too).
+task and commit the keys are used (stashes and private branches are commits too), or what counts as
+a failure.
 """
 STAGES: Mapping[StageKey, FieldPath] = {
     "setup": PROJECT_FIELDS["setup"],
@@ -84,14 +85,14 @@ BOUNDED: tuple[FieldPath, ...] = (
     RUN_FIELDS["max_workers"],
     RUN_FIELDS["max_worktrees"],
     RUN_FIELDS["worktrees"],
+    *(RUN_FIELDS[name] for name in ("max_steps", "retries", "fix_checks")),
+    *(RUN_FIELDS[name] for name in ("rate_limit_wait", "timeout_per_worker")),
     PROJECT_FIELDS["setup_timeout"],
     PROJECT_FIELDS["checks"],
 )
 _RESTRICTIONS = (TRIGGER_FIELDS["paths"], TRIGGER_FIELDS["enforce"])
 """Settings that only restrict a worker: without a value, everything is granted."""
 _PRESET = RUN_FIELDS["preset"]
-_OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_limit_wait"))
-"""Settings that are bounded only if the user chose a preset, because presets set them."""
 
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
@@ -116,10 +117,8 @@ def loosening_problems(
 
     `config` is the configuration with the file's settings, and `without` is without them.
     """
-    # protection: users-preset-limits-timeout-of-file
-    bounded = BOUNDED if without.preset is None else (*BOUNDED, *_OF_PRESETS)
     by_field = {setting.field: setting for setting in settings}
-    wider = (field for field in bounded if _reach(config, field) > _reach(without, field))
+    wider = (field for field in BOUNDED if _reach(config, field) > _reach(without, field))
     # In order, and each preset only once even if it loosens several settings.
     # protection: discovered-file-cannot-name-looser-preset
     candidates = (by_field.get(field, by_field.get(_PRESET)) for field in wider)

@@ -78,6 +78,31 @@ class TestGuest:
         found = self.refused(tmp_path, "parallel_runs: {max_worktrees: 21}")
         assert found == [f"1: `parallel_runs.max_worktrees` {self.WIDER}"]
 
+    @pytest.mark.parametrize("preset", [None, "untrusted"])
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [("max_steps", 51), ("max_steps", 10**9), ("retries", 1), ("fix_checks", 20),
+         ("rate_limit_wait", 3601), ("timeout_per_worker", 601), ("timeout_per_worker", 0)],
+    )  # fmt: skip
+    def test_settings_that_cost_more_money_or_time_are_refused(self, tmp_path, preset, key, value):
+        write(tmp_path, f"parallel_runs: {{{key}: {value}}}")
+        with pytest.raises(ConfigError, match=f"`parallel_runs.{key}` {self.WIDER}") as caught:
+            load({"preset": preset} if preset else {}, top=tmp_path)
+        assert "pass `--config " in (caught.value.hint or "")
+
+    def test_settings_that_cost_as_much_as_without_the_file_are_accepted(self, tmp_path):
+        text = "parallel_runs: {max_steps: 50, retries: 0, timeout_per_worker: 600}"
+        write(tmp_path, text)
+        assert load(top=tmp_path).max_steps == 50
+        ours = "parallel_runs: {retries: 2}\nagents: {architect: {timeout_per_worker: 0}}"
+        write(tmp_path, ours)
+        assert load({"retries": 2, "timeout_per_worker": 0}, top=tmp_path).retries == 2
+
+    @pytest.mark.parametrize(("key", "value"), [("fail_on", "all"), ("retry_on", "[agent_failed]")])
+    def test_what_counts_as_a_failure_is_for_the_user_to_say(self, tmp_path, key, value):
+        found = self.refused(tmp_path, f"parallel_runs: {{{key}: {value}}}")
+        assert found == [f"1: `parallel_runs.{key}` {self.SEEN}"]
+
     def test_keys_can_be_kept_outside(self, tmp_path):
         write(tmp_path, "container: {keys: broker}")
         assert load(top=tmp_path).isolation.keys == "broker"
@@ -198,7 +223,7 @@ container:
     def test_harmless_settings_are_accepted(self, tmp_path):
         text = """\
 parallel_runs: {models: [m], workers: 10, agent: plan,
-  max_steps: 9, budget_per_worker: 5, timeout_per_worker: 0, fail_on: all,
+  max_steps: 9, budget_per_worker: 5, timeout_per_worker: 300, rate_limit_wait: 9,
   preset: untrusted}
 container: {cpus: 2, memory: 4g, idle_timeout: 5, history: shallow, ports: [3000],
   network: open}
@@ -213,19 +238,19 @@ container: {cpus: 2, memory: 4g, idle_timeout: 5, history: shallow, ports: [3000
         assert load({"memory": "8g"}, top=tmp_path).limits.memory == 8 * 1024**3
 
     def test_documented_block_is_accepted(self, tmp_path):
-        write(tmp_path, DOCUMENTED.replace("timeout_per_worker: null", "timeout_per_worker: 900"))
-        assert load(top=tmp_path).timeout == 900
+        write(tmp_path, DOCUMENTED.replace("timeout_per_worker: null", "timeout_per_worker: 500"))
+        assert load(top=tmp_path).timeout == 500
 
 
 def test_every_setting_is_classified_for_discovered_files():
     """A new key must be added to one of these groups: allowed, forbidden, or bounded."""
     harmless = {
         "agent", "budget_per_worker", "budget_total", "caches", "dotenv", "enforce",
-        "fail_fast", "fail_on", "max_steps", "rate_limit_wait", "tokens_per_worker",
-        "tokens_total",
+        "fail_fast", "tokens_per_worker", "tokens_total",
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
-        "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger",
-        "teardown", "timeout_per_worker", "workers",
+        "retry_delay", "retry_from", "setup", "silence", "stagger", "teardown",
+        # At most `max_workers`, which is bounded.
+        "workers",
         # Only lets more files of the base count in a judgement.
         "instruments",
         # Removes only merged and clean workers, so no work is lost.
@@ -235,7 +260,7 @@ def test_every_setting_is_classified_for_discovered_files():
         # How the same files get into the same containers.
         "transfer",
         # The worker's own conversation, for a later turn of the same worker.
-        "sessions", "fix_checks",
+        "sessions",
     }  # fmt: skip
     judged = {*NAMED_ONLY, *BOUNDED}
     assert {name for name, field in FIELDS.items() if field not in judged} == harmless

@@ -33,9 +33,9 @@ parallel_runs:
 {{agent}}
   # model: NAME               # of all workers; `models: [a, b]` sets one for each worker
   # workers: 3                # at the same time, 1-10
-  # timeout_per_worker: 600   # seconds; 0 disables the limit
+  # timeout_per_worker: 600   # seconds; 0 disables the limit; more than the default: [named]
   # budget_per_worker: 2.5    # USD
-  # retries: 1                # restarts of a worker that failed for a temporary reason
+  # retries: 1                # [named] restarts of a worker that failed for a temporary reason
 {{image}}
 
 container:

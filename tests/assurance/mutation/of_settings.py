@@ -44,7 +44,6 @@ def settings() -> Iterator[Protection]:
          Without("'read_only'", at="bounds-of-discovered-files")),
         ("discovered file cannot give keys to workers",
          Without("'keys'", at="bounds-of-discovered-files")),
-        ("user's preset limits the timeout of a file", Always("without.preset is None")),
         ("timeout 0 counts as the longest",
          Give("'timeout_per_worker': lambda seconds: seconds or 0",
               at="reach-of-discovered-files")),
