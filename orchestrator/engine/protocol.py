@@ -41,6 +41,8 @@ class Usage:
     pids_limit: int | None
     cpu: int | None = None
     """CPU time in nanoseconds since the container's start, summed over all CPUs."""
+    deleted: int = 0
+    """Bytes on disk of deleted files that are still open, as far as they can be seen."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from orchestrator.text.quantities import size
 
 MEASURE = 1.0
 """Seconds between two measurements of memory and of the number of processes."""
+_TWICE = 2
 _CHECK_NETWORK = 2.0
 """Seconds between two checks whether the worker still has its network."""
 _MEASURE_DISK = 0.25
@@ -81,7 +82,8 @@ class LimitMeter:
         self._limits = limits
         self._disk_use = disk_use
         self._before = before
-        self._at_pids_limit = self._locked = self._late = 0
+        self._at_pids_limit = self._locked = self._late = self._written = self._over = 0
+        self._is_measured = False
         self._next_usage = time.monotonic() + MEASURE
         self._next_disk = time.monotonic() + _MEASURE_DISK
         self._next_network = time.monotonic() + _CHECK_NETWORK
@@ -115,6 +117,7 @@ class LimitMeter:
             # The thread that waits for the container's end gets the same error and handles it.
             return
         if usage is not None:
+            self._note_deleted(usage.deleted)
             at_limit = usage.pids is not None and usage.pids >= (usage.pids_limit or usage.pids + 1)
             self._at_pids_limit = self._at_pids_limit + 1 if at_limit else 0
             if at_limit and "pids" not in self.limits_hit:
@@ -126,19 +129,35 @@ class LimitMeter:
                     f"stopped: the worker kept forking at its limit of {usage.pids} processes",
                 )
 
+    def _note_deleted(self, deleted: int) -> None:
+        """Stop a worker that fills the disk with deleted files, which no directory lists."""
+        # A file that was deleted a moment ago may still be in the last measurement, so two count.
+        if not self._is_measured:
+            return
+        self._is_measured = False
+        written = self._written + deleted
+        self._over = self._over + 1 if deleted and written > self._limits.disk else 0
+        # protection: deleted-files-count-against-disk-limit
+        if self._over >= _TWICE:
+            self._stop_at_disk(written)
+
+    def _stop_at_disk(self, written: int) -> None:
+        self.limits_hit.append("disk")
+        self.verdict = Stop(
+            Reason.DISK,
+            f"stopped: the worker wrote {size(written)}, more than its limit of "
+            f"{size(self._limits.disk)}",
+        )
+
     def _note_disk(self, use: DiskUse) -> None:
         limits = self._limits
         written, made = use.size - self._before.size, use.files - self._before.files
+        self._written, self._is_measured = written, True
         self._locked = self._locked + 1 if use.hidden else 0
         self._late = self._late + 1 if use.late else 0
         # protection: disk-limit
         if written > limits.disk:
-            self.limits_hit.append("disk")
-            self.verdict = Stop(
-                Reason.DISK,
-                f"stopped: the worker wrote {size(written)}, more than its limit of "
-                f"{size(limits.disk)}",
-            )
+            self._stop_at_disk(written)
         # protection: limit-on-number-of-files
         elif made > limits.inodes:
             self.limits_hit.append("inodes")

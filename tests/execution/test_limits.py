@@ -1,5 +1,6 @@
 """Tests that a worker over a limit is stopped, with the measurement as the reason."""
 
+import itertools
 import os
 import time
 from pathlib import Path
@@ -67,6 +68,39 @@ def test_staying_at_the_process_limit_stops_the_worker(monkeypatch: pytest.Monke
         assert looks < 10
     assert looks > 1
     assert meter.verdict.reason is Reason.PIDS
+
+
+@pytest.mark.parametrize(
+    ("written", "deleted", "stops"),
+    [
+        ([600], [600], True),
+        ([0], [1100], True),
+        ([600], [300], False),
+        # The file is counted twice for a moment: it was deleted between the measurements.
+        ([900, 0], [0, 900], False),
+        ([900, 0, 900, 0], [0, 900], False),
+    ],
+)
+def test_deleted_files_that_are_open_count(
+    monkeypatch: pytest.MonkeyPatch, written: list[int], deleted: list[int], stops: bool
+) -> None:
+    monkeypatch.setattr("orchestrator.execution.limits.MEASURE", 0.0)
+    monkeypatch.setattr("orchestrator.execution.limits._MEASURE_DISK", 0.0)
+    monkeypatch.setattr("orchestrator.execution.limits._SHARE", 1e9)
+    before = DiskUse(size=5, files=0, hidden=0)
+    sizes = itertools.cycle(written)
+    container = _Quiet()
+    hidden = itertools.cycle(deleted)
+    container.usage = lambda: Usage(memory=1, pids=1, pids_limit=10, deleted=next(hidden) * MIB)  # type: ignore[method-assign,return-value,assignment]
+
+    def measured(**_: object) -> DiskUse:
+        return DiskUse(size=5 + next(sizes) * MIB, files=0, hidden=0)
+
+    meter = LimitMeter(container, Limits(disk=1000 * MIB), measured, before=before)  # type: ignore[arg-type]
+    for _ in range(8):
+        meter.look()
+    assert (meter.verdict is not None) == stops
+    assert meter.limits_hit[:1] == (["disk"] if stops else [])
 
 
 def test_keeping_directories_unreadable_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,8 @@ def test_disk_log_inodes_and_silence_each_end_one_worker(
         "--task", "echo once; sleep 100",
         "--task", "for n in 1 2 3 4 5 6; do echo $n; sleep 2; done; echo fine > fine",
         "--task", "head -c 200m /dev/zero > /tmp/big",
-        "--workers", "6", "--disk", "100m", "--inodes", "5000", "--log-limit", "10m",
+        "--task", f"exec 3> big; rm big; head -c 200m /dev/zero >&3; {busy}",
+        "--workers", "7", "--disk", "100m", "--inodes", "5000", "--log-limit", "10m",
         "--idle-timeout", "10", "--grace", "1", "--timeout-per-worker", "300",
         "--network", "none", "--json", "--config", str(small_tmp(repo)), cwd=repo,
     )  # fmt: skip
@@ -254,6 +255,7 @@ def test_disk_log_inodes_and_silence_each_end_one_worker(
         4: ("timeout", "idle"),
         5: ("success", None),
         6: ("failed", "disk"),
+        7: ("failed", "disk"),
     }
     assert "its limit of 100 MiB" in done.results[1]["message"]
     assert "its limit of 5,000" in done.results[2]["message"]

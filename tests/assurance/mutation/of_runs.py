@@ -191,6 +191,7 @@ def limits() -> Iterator[Protection]:
     yield from marked(
         ends,
         ("disk limit", Never()),
+        ("deleted files count against disk limit", Never()),
         ("limit on the number of files", Never()),
     )  # fmt: skip
     yield from marked(
