@@ -28,11 +28,13 @@ _FULL = "full.json"
 """How many measurements in a row each step was at its limit on processes."""
 _PATIENCE = 5
 """Such measurements after which a step is stopped. A build may be at the limit for a moment."""
-_BEAT = "porter"
-_SILENCE = 10.0
-"""Seconds without a sign of life of the porter, after which it has ended."""
-_STALE = 60.0
-"""Seconds after which a measurement no longer counts: whoever makes them has died."""
+_BEAT, _OVER = "porter", "over"
+_SILENCE = 120.0
+"""Seconds without a sign of life after which the porter, or whoever measures, has died. A full disk
+cache or a busy node can stop either for a minute.
+"""
+_PAUSE = 10.0
+"""Most seconds of silence that count between two looks: this process was stopped meanwhile, too."""
 
 
 def append(root: str, name: str, offset: int, data: bytes) -> None:
@@ -183,27 +185,44 @@ def measure(root: str) -> None:
     print(json.dumps({"arrived": known}), flush=True)
 
 
+class Sign:
+    """A file that a program in another container changes again and again while it is alive."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: int | None = None
+        self._silent, self._looked = 0.0, time.monotonic()
+
+    def silence(self) -> float:
+        """Return for how many seconds the file has not changed, by this process's clock alone."""
+        now = time.monotonic()
+        try:
+            seen: int | None = self._path.stat().st_mtime_ns
+        except FileNotFoundError:
+            seen = None
+        self._silent += min(now - self._looked, _PAUSE)
+        if seen != self._seen:
+            self._silent = 0.0
+        self._seen, self._looked = seen, now
+        return self._silent
+
+
 def watch(root: str) -> None:
     """Measure until the porter has ended, and with it the place."""
     os.makedirs(f"{root}/output", exist_ok=True)
-    while _beats(Path(_spec(root)["usage"], _BEAT)):
+    usage = Path(_spec(root)["usage"])
+    porter = Sign(usage / _BEAT)
+    while porter.silence() < _SILENCE and not (usage / _OVER).exists():
         begun = time.monotonic()
         _measure(root)
         _note_full(root)
         time.sleep(max(_MEASURE, 2 * (time.monotonic() - begun)))
 
 
-def beat(usage: str | None) -> None:
-    """Let the container with the files know that the porter is alive, if there is one."""
+def beat(usage: str | None, *, is_last: bool = False) -> None:
+    """Let the container with the files know that the porter is alive, or ends, if there is one."""
     if usage is not None:
-        Path(usage, _BEAT).touch()
-
-
-def _beats(path: Path) -> bool:
-    try:
-        return time.time() - path.stat().st_mtime < _SILENCE
-    except FileNotFoundError:
-        return True  # the porter has not begun
+        Path(usage, _OVER if is_last else _BEAT).touch()
 
 
 def _measure(root: str) -> None:
@@ -281,14 +300,20 @@ def _reveal(roots: list[Path]) -> None:
                 break
 
 
-def last_measurement(usage: Path, step: str) -> DiskUse:
-    """Return the last measurement of the files that a step may write.
+class Measurements:
+    """What the container with the files measures for one step."""
 
-    Raises:
-        OSError: There is none, or it is too old: the limits are not enforced.
-    """
-    path = usage / f"{step}.json"
-    # protection: no-pod-without-measurements
-    if time.time() - path.stat().st_mtime > _STALE:
-        raise TimeoutError("the files of the place are not measured any more")
-    return DiskUse(**json.loads(path.read_text()))
+    def __init__(self, usage: str, step: str) -> None:
+        self._path = Path(usage, f"{step}.json")
+        self._sign = Sign(self._path)
+
+    def last(self) -> DiskUse:
+        """Return the last measurement of the files that the step may write.
+
+        Raises:
+            OSError: There is none, or no further ones are made: the limits are not enforced.
+        """
+        # protection: no-pod-without-measurements
+        if self._sign.silence() > _SILENCE:
+            raise TimeoutError("the files of the place are not measured any more")
+        return DiskUse(**json.loads(self._path.read_text()))

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from orchestrator.engine.in_place.archive import LARGEST_ORDER
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
 from orchestrator.engine.in_place.commands import perform, talk
-from orchestrator.engine.in_place.incoming import beat, keeps_forking, last_measurement, watch
+from orchestrator.engine.in_place.incoming import Measurements, beat, keeps_forking, watch
 from orchestrator.engine.in_place.records import Journal, Output, part_directory
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.machine import uptime
@@ -86,6 +86,8 @@ class Porter:
         self._steps: dict[str, Step] = {}
         self._runs = dict.fromkeys(spec["steps"], 1)
         """Numbers of the steps' runs; each needs a container of its own."""
+        usage = spec.get("usage")
+        self._measured = {name: Measurements(usage, name) for name in spec["steps"] if usage}
         os.makedirs(f"{root}/output", exist_ok=True)
         self._root = root
         for name in spec["steps"]:
@@ -166,7 +168,8 @@ class Porter:
         return 0 if self._released else 1
 
     def dismiss(self) -> None:
-        """End the containers that wait for a run of a step which nobody ordered."""
+        """End the containers that wait for a run of a step, and the one with the files."""
+        beat(self._spec.get("usage"), is_last=True)
         for channel in Path(self._spec["channels"]).glob("*/*/"):
             (channel / "over").touch()
 
@@ -354,8 +357,8 @@ class Porter:
         self._stop(step, "SIGTERM")
 
     def _look(self, step: Step) -> DiskUse:
-        if usage := self._spec.get("usage"):
-            return last_measurement(Path(usage), step.name)
+        if step.name in self._measured:
+            return self._measured[step.name].last()
         roots = [part_directory(self._root, part) for part in step.limited]
         return disk_use(roots, most_files=_MOST_FILES, seconds=_MEASURING)
 
@@ -380,12 +383,11 @@ def main(root: str, command: str, *arguments: str) -> None:
     """
     if command == "serve":
         porter = Porter(root)
-        code = porter.serve()
-        porter.dismiss()
-        sys.exit(code)
-    if command == "watch":
-        watch(root)
-    if command == "talk":
-        talk(root)
+        try:
+            sys.exit(porter.serve())
+        finally:
+            porter.dismiss()
+    if command in ("watch", "talk"):
+        (watch if command == "watch" else talk)(root)
         return
     sys.exit(perform(root, command, *arguments))

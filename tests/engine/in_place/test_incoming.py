@@ -6,18 +6,23 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from orchestrator.engine.in_place import incoming
 from orchestrator.engine.in_place.archive import END
 from orchestrator.engine.in_place.incoming import (
+    Measurements,
     _note_full,
     append,
+    beat,
     keeps_forking,
-    last_measurement,
     measure,
     unpack_part,
+    watch,
 )
 from orchestrator.engine.part_files import archive_of
 
@@ -136,13 +141,88 @@ def test_files_in_read_only_directories_are_replaced(root: Path, tmp_path: Path)
         assert [path.stat().st_mode & 0o777 for path in (files, files / "d")] == [0o500, 0o500]
 
 
-def test_what_was_measured_long_ago_does_not_count(root: Path, tmp_path: Path) -> None:
+class Clock:
+    """Stands in for the module `time`: sleeping takes no time, and the wall clock is late."""
+
+    def __init__(self, later: Callable[[float], None] = lambda _: None) -> None:
+        self.slept = self.stopped = 0.0
+        self._later = later
+        """Called with the seconds that were slept."""
+
+    def monotonic(self) -> float:
+        return self.slept + self.stopped
+
+    def time(self) -> float:
+        return time.time() - 3600
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self._later(self.slept)
+
+
+def test_what_was_measured_long_ago_does_not_count(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tree" / "files" / "f").write_bytes(b"x" * 100_000)
     measure(str(root))
-    assert last_measurement(tmp_path / "usage", "agent").size >= 100_000
-    os.utime(tmp_path / "usage" / "agent.json", (1, 1))
+    clock = Clock()
+    monkeypatch.setattr(incoming, "time", clock)
+    made = Measurements(str(tmp_path / "usage"), "agent")
+    # The clock of this machine was set, which says nothing.
+    for moment in (1, time.time() + 10**6):
+        os.utime(tmp_path / "usage" / "agent.json", (moment, moment))
+        for _ in range(100):
+            assert made.last().size >= 100_000
+            clock.sleep(1)
+    # This process was stopped, as the other one may have been.
+    clock.stopped = 10**6
+    assert made.last().size >= 100_000
+    clock.sleep(10)
+    made.last()
+    clock.sleep(10)
     with pytest.raises(TimeoutError):
-        last_measurement(tmp_path / "usage", "agent")
+        made.last()
+    os.utime(tmp_path / "usage" / "agent.json")
+    assert made.last().size >= 100_000
+
+
+@pytest.mark.parametrize(
+    ("beats", "over", "stopped", "end"),
+    [
+        ([range(300)], 999, 999, 420),
+        ([range(50), range(150, 300)], 300, 999, 300),
+        ([range(300)], 300, 100, 300),
+        ([range(300)], 200, 999, 200),
+        ([], 999, 999, 120),
+    ],
+    ids=["porter died", "porter was still", "both were stopped", "porter ended", "never began"],
+)
+def test_files_stay_as_long_as_the_porter(
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    beats: list[range],
+    over: int,
+    stopped: int,
+    end: int,
+) -> None:
+    described = json.loads((root / "spec.json").read_text())
+    (root / "spec.json").write_text(json.dumps({**described, "processes": {}}))
+    usage = tmp_path / "usage"
+
+    def later(slept: float) -> None:
+        before, clock.stopped = clock.stopped, 3600 if slept >= stopped else 0
+        # After a stop of both, the porter may be the later one to go on.
+        if clock.stopped == before and any(int(slept) in seconds for seconds in beats):
+            beat(str(usage))
+            os.utime(usage / "porter", (slept, slept))
+        if slept >= over:
+            beat(str(usage), is_last=True)
+
+    clock = Clock(later)
+    monkeypatch.setattr(incoming, "time", clock)
+    watch(str(root))
+    assert end - 2 <= clock.slept <= end + 2
 
 
 @needs_root
@@ -167,7 +247,7 @@ def test_no_step_hides_files_from_the_measurement(
         measure("own")
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert last_measurement(tmp_path / "usage", "agent").size >= 100_000
+    assert Measurements(str(tmp_path / "usage"), "agent").last().size >= 100_000
 
 
 @needs_root

@@ -323,6 +323,15 @@ def test_released_place_ends(open_place: Open) -> None:
     assert place.porter.wait(60) == 0
 
 
+def test_end_of_the_place_ends_the_measurements(open_place: Open, tmp_path: Path) -> None:
+    place = open_place(usage=tmp_path)
+    wait_for(lambda: (tmp_path / "porter").exists())
+    assert not (tmp_path / "over").exists()
+    place.ask("release")
+    assert place.porter.wait(60) == 0
+    assert (tmp_path / "over").exists()
+
+
 def test_shim_outside_of_a_process_namespace_refuses() -> None:
     assert subprocess.run(["sh", "-c", SHIM, "shim", "/nowhere"], check=False).returncode == 125
 
