@@ -110,7 +110,8 @@ class Broker:
         self, incoming: web.Request, way: Way, account: Account
     ) -> web.StreamResponse:
         size, call = incoming.content_length, way.call
-        reserved = _LARGEST_BODY if size is None else size
+        # A body of unknown size may be the largest.
+        reserved = size or (_LARGEST_BODY if incoming.body_exists else 0)
         if size is not None and size > _LARGEST_BODY:
             raise _too_large("is larger than 32 MiB")
         if self._in_memory + reserved > _MOST_IN_MEMORY:
@@ -129,6 +130,8 @@ class Broker:
                 if plain is None:
                     raise _too_large("is larger than 32 MiB, or not compressed as it says")
                 raw = plain
+            reserved, surplus = min(reserved, len(raw)), max(reserved - len(raw), 0)
+            self._in_memory -= surplus
             if call is None or call.flavor is None:
                 return await self._pass_on(Passing(incoming, way), account, raw)
             request = Request.read(call, raw, unique=account.grant.is_limited)

@@ -167,6 +167,26 @@ def test_token_of_the_host_is_removed_from_answers(
     assert basic[24:-8] not in shown
 
 
+def test_sixteen_reads_at_once_are_answered(host: Api, process: RunningBroker, worker: int) -> None:
+    """A request without a body, or with a small one of unknown size, needs little memory."""
+    host.answer = answer = Answer(b"00", b"00")
+    answer.go_on.clear()
+    place = f"/git/{host.url.removeprefix('http://')}/acme/lib"
+    connections = [process.connection(worker) for _ in range(16)]
+    for number, connection in enumerate(connections):
+        if number % 2:
+            connection.request("GET", f"{place}/{REFS}", headers=BEARER)
+        else:
+            # Bodies of an iterator are sent in chunks, without their size.
+            connection.request("POST", f"{place}/git-upload-pack", iter([b"0000"]), BEARER)
+        # None of the answers has ended.
+        response = connection.getresponse()
+        assert (number, response.status, response.read(2)) == (number, 200, b"00")
+    answer.go_on.set()
+    for connection in connections:
+        connection.close()
+
+
 def test_redirects_are_not_followed(host: Api, process: RunningBroker, worker: int) -> None:
     host.answer = Answer(status=301, headers={"Location": f"{host.url}/acme/other"})
     reply = ask(process, host, worker, f"acme/lib/{REFS}")
