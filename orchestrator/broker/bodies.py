@@ -23,6 +23,8 @@ SHORTEST_ANSWER = 16
 """Lowest maximum number of tokens that the broker sets for an answer, because OpenAI's API accepts
 no lower number.
 """
+FEWEST_THOUGHTS = 1024
+"""Lowest number of tokens for thinking that Anthropic's API accepts."""
 MOST_VALUES = 200_000
 """Maximum number of values in a body: a value needs much more memory than its text."""
 MOST_LEVELS = 100
@@ -154,7 +156,7 @@ class Request:
 
         Returns:
             Maximum number of tokens of all alternative answers together; None if not even the
-            shortest answers fit.
+            shortest answers fit, or the shortest thinking that the call asks for.
         """
         place, name = self._limit()
         given = place.get(name)
@@ -175,6 +177,15 @@ class Request:
                 high = middle - 1
         if low < min(SHORTEST_ANSWER, asked):
             return None
+        thinking = self.body.get("thinking")
+        if isinstance(thinking, dict) and thinking.get("type") == "enabled":
+            thoughts = thinking.get("budget_tokens")
+            # Anthropic's API refuses an answer that is not longer than its thinking. Calls for
+            # which that is not so, because they think between calls of tools, stay as they are.
+            if isinstance(thoughts, int) and low <= thoughts < asked:
+                if low <= FEWEST_THOUGHTS:
+                    return None
+                thinking["budget_tokens"] = low - 1
         place[name] = low
         return low * answers
 

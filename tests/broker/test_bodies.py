@@ -254,6 +254,53 @@ def test_limit_of_an_answer_is_spelled_as_the_server_knows_it(tmp_path: Path) ->
         assert limits == {name: given.get(next(iter(given), ""), 32_000)}
 
 
+@pytest.mark.parametrize(
+    ("tokens", "thinking", "sent"),
+    [
+        (3000, {"type": "enabled", "budget_tokens": 31_999}, "below the limit"),
+        (3000, {"type": "enabled", "budget_tokens": 1024}, 1024),
+        (50_000, {"type": "enabled", "budget_tokens": 31_999}, 31_999),
+        (1000, {"type": "enabled", "budget_tokens": 31_999}, "refused"),
+        # Thinking between calls of tools may be longer than an answer.
+        (3000, {"type": "enabled", "budget_tokens": 64_000}, 64_000),
+        (1000, {"type": "enabled", "budget_tokens": 10**400}, 10**400),
+        (1000, {"type": "enabled"}, None),
+        (1000, {"type": "enabled", "budget_tokens": None}, None),
+        (1000, {"type": "adaptive"}, None),
+        (1000, {"type": "disabled", "budget_tokens": 2000}, 2000),
+    ],
+)
+def test_thinking_is_shortened_with_the_answer(
+    tmp_path: Path, tokens: int, thinking: dict[str, Any], sent: object
+) -> None:
+    raw = json.dumps(PROMPT["messages"] | {"max_tokens": 32_000, "thinking": thinking}).encode()
+    request = Request.read(call_of("messages"), raw, unique=True)
+    limited = account(tmp_path, tokens=tokens)
+    if sent == "refused":
+        with pytest.raises(RefusedError, match="too little of the worker's budget") as caught:
+            limited.set_aside(request)
+        assert (caught.value.status, caught.value.code) == (402, "budget_exceeded")
+        assert limited.ledger.spent.refused == {"budget"}
+        return
+    limited.set_aside(request)
+    body = json.loads(request.encode())
+    assert body["max_tokens"] < tokens
+    found = body["thinking"].get("budget_tokens")
+    assert found == (body["max_tokens"] - 1 if sent == "below the limit" else sent)
+
+
+@pytest.mark.parametrize(
+    "thinking", ["enabled", 7, None, [], {}, {"type": ["enabled"], "budget_tokens": 2000},
+                 {"type": "enabled", "budget_tokens": "2000"},
+                 {"type": "enabled", "budget_tokens": {"a": 1}}],
+)  # fmt: skip
+def test_thinking_of_another_form_is_not_shortened(thinking: object) -> None:
+    body = PROMPT["messages"] | {"thinking": copy.deepcopy(thinking)}
+    request = Request(call_of("messages"), copy.deepcopy(body), "claude-sonnet-4-5")
+    assert request.limit_answer(lambda made: made <= 50) == 50
+    assert request.body == body | {"max_tokens": 50}
+
+
 def random_bodies(flavor: str, count: int) -> Iterator[dict[str, Any]]:
     """Yield bodies, made of an allowed one by changes of names, values and places."""
     chance = random.Random(f"{flavor} 20261125")
