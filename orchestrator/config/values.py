@@ -222,9 +222,15 @@ def check_url(url: str, *, secret: bool) -> str:
     Raises:
         ValueError: The URL cannot be used.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError("a mirror or proxy must be an HTTP URL, or a variable with one")
+    wrong = "a mirror or proxy must be an HTTP URL, or a variable with one"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        # Its text quotes parts of the URL, such as a password.
+        raise ValueError(wrong) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError(wrong)
     if parts.password and not secret:
         raise ValueError("a URL with a password must be in a variable: NAME=VARIABLE")
     return url

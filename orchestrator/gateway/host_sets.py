@@ -1,12 +1,13 @@
 """Named sets of hosts in allow-lists, such as `--allow @pip` or `--allow @corp=10.0.0.0/8`."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from orchestrator.errors import ConfigError
 from orchestrator.gateway.allowed_host import AllowedHost
-from orchestrator.gateway.hosts import parse_host
+from orchestrator.gateway.hosts import HOST_NAME, parse_host
 from orchestrator.gateway.package_managers import TOOLS, FoundUrl, Machine, web_url
 from orchestrator.text.sanitize import one_line
 
@@ -18,6 +19,8 @@ _HINTS: Mapping[str, str] = {
     "cargo": "the index is known after cargo was used here, or from `[registries]` in its "
     "configuration",
 }
+_UNREADABLE = "a URL that cannot be read"
+"""What stands for a URL whose parts are not clear: any of them may be a password."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,11 @@ def _entry(url: str) -> str:
     """Return a URL's host as an entry of an allow-list, without credentials in the URL."""
     try:
         parts = urlsplit(url)
-        port = "" if parts.port is None else f":{parts.port}"
+        host, number = parts.hostname or "", parts.port
     except ValueError:
-        return one_line(url, limit=100)
-    host = (parts.hostname or "") + port
-    return host if parts.scheme == "https" else f"http://{host}"
+        return _UNREADABLE
+    # A password with `/`, `?` or `#` ends what is parsed as the host.
+    if "@" in parts.path + parts.query + parts.fragment and not re.fullmatch(HOST_NAME, host):
+        return _UNREADABLE
+    entry = host if number is None else f"{host}:{number}"
+    return entry if parts.scheme == "https" else f"http://{entry}"

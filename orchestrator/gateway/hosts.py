@@ -97,6 +97,9 @@ def parse_host(entry: str) -> AllowedHost:
     Raises:
         ConfigError: The entry is invalid.
     """
+    if "@" in entry:
+        # What stands before it may be a password.
+        raise _invalid(entry.rpartition("@")[2], "a user or password must not precede the name")
     place, equals, network = entry.partition("=")
     scheme, separator, rest = place.rpartition("://")
     if separator and scheme not in _SCHEMES:

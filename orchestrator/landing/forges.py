@@ -30,8 +30,8 @@ _MOST_REQUESTS = 100
 _MOST_OF_LOG = 8 * 1024
 """Number of bytes at the end of a job's log that are read."""
 _ADDRESS = re.compile(
-    r"(?:[a-z+]+://(?:[^/@]*@)?(?P<host>[^/:]+)(?::\d+)?/|(?:[^/@]+@)?(?P<short>[^/:@]+):)"
-    r"/*(?P<path>[^:]+?)(?:\.git)?/*"
+    r"(?:[a-z+]+://(?:[^/]*@)?(?P<host>[^/:@]+)(?::\d+)?/|(?:[^/@]+@)?(?P<short>[^/:@]+):)"
+    r"/*(?P<path>[^:@]+?)(?:\.git)?/*"
 )
 
 

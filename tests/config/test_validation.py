@@ -178,6 +178,15 @@ services:
     ]
 
 
+@pytest.mark.parametrize("password", ["S3cr/etT0ken", "S3cr[etT0ken", "S3cr\u2100etT0ken"])
+def test_mistake_in_a_url_shows_no_password(password: str) -> None:
+    company = (f"pip=https://me:{password}@index.example/",)
+    (found,) = mistakes({"company": company})
+    assert "must be an HTTP URL" in found
+    assert "S3cr" not in found
+    assert "T0ken" not in found
+
+
 class TestAuto:
     """`workers: auto` is the number of workers for which the machine has room."""
 

@@ -158,6 +158,36 @@ def test_git_has_the_remotes_that_use_http() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:S3cr[etT0ken@git.example.com/a.git",
+        "https://me:S3cr/etT0ken@git.example.com/a.git",
+        "https://me:12/S3cretT0ken@git.example.com/a.git",
+        "https://S3cret/T0ken@git.example.com/a.git",
+        "https://me:12#S3cretT0ken@git.example.com/a.git",
+        "https://me:12?S3cretT0ken@git.example.com/a.git",
+        "https://me:S3cr@etT0ken@git.example.com:443x/a.git",
+        "https://git.example.com:44x/a.git?token=S3cretT0ken",
+        "https://me:S3cr\u2100etT0ken@git.example.com/a.git",
+    ],
+)
+def test_url_that_cannot_be_read_is_never_shown(url: str) -> None:
+    sets = HostSets(remotes=lambda: [FoundUrl(url, "remote origin")])
+    (member,) = sets.members("git")
+    assert (member.entry, member.source) == ("a URL that cannot be read", "remote origin")
+    with raises("allow-set.invalid", "from remote origin: ") as caught:
+        list(sets.hosts(["@git"]))
+    shown = f"{caught.value} {caught.value.hint}"
+    assert not [part for part in ("S3cr", "T0ken", ":12", "443x") if part in shown]
+
+
+def test_path_of_a_url_may_contain_a_sign_of_credentials() -> None:
+    url = "https://registry.example:8443/@scope/"
+    sets = HostSets(remotes=lambda: [FoundUrl(url, "remote origin")])
+    assert [one.entry for one in sets.members("git")] == ["registry.example:8443"]
+
+
 def test_broken_files_are_no_error(made: Made) -> None:
     for path in (
         "etc/pip.conf", "home/.npmrc", "home/.cargo/config.toml", "home/.config/uv/uv.toml",

@@ -60,6 +60,20 @@ def test_invalid_entry_is_refused(entry: str) -> None:
     assert caught.value.hint is not None
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "https://me:S3cret@a.example", "https://me:S3cret@a.example/b", "S3cret@a.example",
+        "https://me:S3c=ret@a.example", "https://me:S3c@ret@a.example", "S3cret://x@a.example",
+    ],
+)  # fmt: skip
+def test_error_of_an_entry_shows_no_password(entry: str) -> None:
+    with raises("allow.invalid", "`a.example") as caught:
+        parse_host(entry)
+    assert "S3c" not in f"{caught.value} {caught.value.hint}"
+    assert "ret@" not in str(caught.value)
+
+
 def test_equal_entries_are_kept_once() -> None:
     hosts = [parse_host(entry) for entry in ("a.example", "A.example:443", "b.example")]
     assert [host.name for host in check_hosts(hosts)] == ["a.example", "b.example"]
