@@ -49,7 +49,7 @@ class Service(Model):
     memory: Memory = 1024**3
     """Memory of the service in bytes, including the files it writes."""
     pids: Pids = 256
-    """Maximum number of processes and threads of the service."""
+    """Maximum number of processes and threads of the service. A cluster cannot enforce it."""
     required: bool = True
     """Whether a worker fails (`service_died`) if the service ends before its task. With `false`,
     the worker's result only says so."""

@@ -40,6 +40,8 @@ class EngineFeatures:
     """
     knows_images: bool = True
     """Whether the engine knows the ports that images expose."""
+    limits_services: bool = True
+    """Whether the engine limits how many processes a service has."""
     open_network: bool = True
     """Whether the engine can close this machine to containers that have an open network."""
     gateways: bool = False

@@ -53,7 +53,7 @@ from orchestrator.text.redact import Redactor, secret_variables
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.dotenv import check_dotenv
 from orchestrator.worker.place import check_place_network, check_transfer
-from orchestrator.worker.services import check_known_ports
+from orchestrator.worker.services import check_services
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.planning import (
     Programs,
@@ -254,9 +254,8 @@ def _check_engine(
             of_task.attempt(check_place_network, engine, features.value, config, settings.egress)
             for too_large in machine_problems(config, features.value):
                 of_task.add(too_large)
-            wanted = config.project.services
-            of_task.attempt(check_known_ports, engine, features.value, wanted)
-            for name, service in wanted.items():
+            of_task.attempt(check_services, engine, features.value, config)
+            for name, service in config.project.services.items():
                 of_task.attempt(_check_service, engine, name, service)
         missing = missing_keys(config, settings.agent, settings.inherited_env)
         # protection: missing-api-key-refused

@@ -5,13 +5,14 @@ A separate container owns the network that worker and services share: they reach
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Self
 
 from orchestrator.config.project import Service, variable_prefix
+from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import SERVICE
@@ -302,22 +303,31 @@ def service_steps(worker: WorkerContext) -> Iterator[Step]:
         yield Step(name=f"service-{name}", spec=spec, limits=limits)
 
 
-def check_known_ports(
-    engine: ContainerEngine, features: EngineFeatures, services: Mapping[str, Service]
+def check_services(
+    engine: ContainerEngine, features: EngineFeatures, config: ParallelConfig
 ) -> None:
-    """Check that services say what their images would: the port, or another sign to be ready.
+    """Check that services say what their images would, and ask for nothing that is not enforced.
 
     Raises:
-        UnsupportedError: The port of a service is not known.
+        UnsupportedError: The port of a service is not known, or its `pids` would be ignored.
     """
-    if features.knows_images:
-        return
-    for name, service in services.items():
-        needs_port = any("{port}" in text for text in service.variables.values())
+    is_ignored = not features.limits_services and "pids" not in config.isolation.allow_unenforced
+    for name, service in config.project.services.items():
+        needs_port = service.health is None or any(
+            "{port}" in text for text in service.variables.values()
+        )
         # protection: service-without-known-port-refused
-        if service.port is None and (service.health is None or needs_port):
+        if not features.knows_images and service.port is None and needs_port:
             raise UnsupportedError(
                 f"the engine `{engine.name}` does not know which port the service `{name}` has",
                 key="service.port-unknown",
                 hint=f"set `port` of the service `{name}`, or `health` if it has none",
+            )
+        # A recorded run no longer tells a default from the same number in a file.
+        if is_ignored and service.pids != Service.model_fields["pids"].default:
+            raise UnsupportedError(
+                f"the engine `{engine.name}` cannot enforce `pids` of the service `{name}`",
+                key="service.unlimited",
+                hint="leave it out: nodes limit the processes of pods by `podPidsLimit`; "
+                "or name `pids` in `allow_unenforced`",
             )

@@ -113,6 +113,7 @@ class KubernetesEngine:
             version=f"kubernetes {release}",
             transfer="streams",
             knows_images=False,
+            limits_services=False,
             networks=False,
             addresses=True,
             id=found,

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.cluster import PodSettings
+from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import load_engine
 from orchestrator.engine.egress import check_gateways, worker_egress
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
@@ -23,7 +25,7 @@ from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.place import PlaceSpec
 from orchestrator.engine.spec import BrokerLink
 from orchestrator.worker.place import check_place_network, check_transfer
-from orchestrator.worker.services import check_known_ports
+from orchestrator.worker.services import check_services
 from tests.engine.kubernetes.conftest import Api
 from tests.engine.kubernetes.test_pod import OPEN, WORKERS, linked, spec
 from tests.support.errors import raises
@@ -234,20 +236,44 @@ SERVICE = {"image": "redis:8"}
 def test_service_needs_what_only_its_image_knows(
     engine: KubernetesEngine, tmp_path: Path, missing: dict[str, object]
 ) -> None:
-    def check_service(service: dict[str, object]) -> None:
+    def check_service(service: dict[str, object], *, is_refused: bool = False) -> None:
         file = write(tmp_path, json.dumps({"services": {"cache": service}}))
         config = load({"network": "none", "ports": "3000"}, file=file)
         features = engine.check(images=(), runtime=None)
         check_transfer(engine, features, config)
         check_place_network(engine, features, config, worker_egress(config, (), {}))
-        known = replace(features, knows_images=True)
-        check_known_ports(engine, known, config.project.services)
-        check_known_ports(engine, features, config.project.services)
+        check_services(engine, replace(features, knows_images=True), config)
+        with raises("service.port-unknown") if is_refused else nullcontext():
+            check_services(engine, features, config)
 
     check_service({**SERVICE, "health": "true"})
     check_service({**SERVICE, **missing, "port": 6379})
-    with raises("service.port-unknown"):
-        check_service({**SERVICE, **missing})
+    check_service({**SERVICE, **missing}, is_refused=True)
+
+
+@pytest.mark.parametrize("pids", [None, 256, 255, 4096])
+def test_processes_of_services_are_not_limited_silently(
+    engine: KubernetesEngine, tmp_path: Path, pids: int | None
+) -> None:
+    service = {**SERVICE, "port": 6379, **({} if pids is None else {"pids": pids})}
+    file = write(
+        tmp_path, json.dumps({"services": {"db": {**SERVICE, "port": 1}, "cache": service}})
+    )
+    features = engine.check(images=(), runtime=None)
+    config = load({"network": "none"}, file=file)
+    # As a resumed run reads it, in which every setting has been set.
+    again = ParallelConfig.model_validate_json(config.model_dump_json())
+    accepted = load({"network": "none", "allow_unenforced": ("pids", "swap")}, file=file)
+    check_services(engine, features, accepted)
+    check_services(engine, replace(features, limits_services=True), config)
+    for each in (config, again):
+        if pids in (None, 256):
+            check_services(engine, features, each)
+        else:
+            with raises("service.unlimited", "`cache`", "`pids`") as caught:
+                check_services(engine, features, each)
+            assert caught.value.exit_code == 3
+            assert words(caught.value.hint) == ["`podPidsLimit`", "`pids`", "`allow_unenforced`"]
 
 
 def test_runtime_is_a_class_of_the_cluster(engine: KubernetesEngine, tmp_path: Path) -> None:
