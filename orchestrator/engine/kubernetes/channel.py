@@ -108,8 +108,6 @@ class PodProcess:
         container: str,
         command: Sequence[str],
         stdin: TerminalSize | bool = True,
-        *,
-        may_be_silent: bool = False,
     ) -> None:
         """Start the command.
 
@@ -119,7 +117,6 @@ class PodProcess:
             container: Name of its container.
             command: The command and its arguments.
             stdin: Whether the command has an input; or the size of its terminal.
-            may_be_silent: Whether the command gives no signs of life, as those of users.
 
         Raises:
             NotRunningError: The pod or the container does not exist, or does not run.
@@ -135,9 +132,6 @@ class PodProcess:
         """The command's exit code, after `output` has ended; None if it is not known."""
         self._socket = connect(cluster, pod, "exec", query, _PROTOCOLS)
         self._is_closed = threading.Event()
-        if may_be_silent:
-            self._socket.settimeout(_UNANSWERED)
-            threading.Thread(target=self._ping, name="ping", daemon=True).start()
         if terminal is not None:
             self.resize(terminal)
 
@@ -202,6 +196,11 @@ class PodProcess:
         """Close the connection; the command may go on without it."""
         self._is_closed.set()
         self._socket.shutdown()
+
+    def allow_silence(self) -> None:
+        """Send pings from now on: the command gives no signs of life, as those of users."""
+        self._socket.settimeout(_UNANSWERED)
+        threading.Thread(target=self._ping, name="ping", daemon=True).start()
 
     def _ping(self) -> None:
         """Ask for signs of life, which also keep proxies from cutting the connection."""

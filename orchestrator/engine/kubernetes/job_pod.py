@@ -218,14 +218,9 @@ class JobPod:
             raise
 
     def run(
-        self,
-        container: str,
-        command: Sequence[str],
-        stdin: TerminalSize | bool = True,
-        *,
-        may_be_silent: bool = False,
+        self, container: str, command: Sequence[str], stdin: TerminalSize | bool = True
     ) -> PodProcess:
-        """Start a command in a container; see `PodProcess` for the arguments.
+        """Start a command in a container.
 
         Raises:
             EngineError: There is no pod.
@@ -235,10 +230,7 @@ class JobPod:
             if found is None:
                 raise self._without_pod()
             self.metadata = found["metadata"]
-        name = self.metadata["name"]
-        return PodProcess(
-            self._cluster, name, container, command, stdin, may_be_silent=may_be_silent
-        )
+        return PodProcess(self._cluster, self.metadata["name"], container, command, stdin)
 
     def connect(
         self, part: str, query: Sequence[tuple[str, str]], protocol: str

@@ -79,7 +79,9 @@ class PodContainer:
 
     def enter(self, command: Sequence[str], terminal: TerminalSize | None) -> PodProcess:
         """Start another command in the container."""
-        return self._pod.run(self._container, command, terminal or False, may_be_silent=True)
+        process = self._pod.run(self._container, command, terminal or False)
+        process.allow_silence()
+        return process
 
     def usage(self) -> Usage | None:
         """Return None: the cluster's API has no measurements."""

@@ -111,7 +111,7 @@ class Answers:
         self.worker: Callable[[], object] = lambda: {"reached": []}
         self.asked: list[tuple[str, ...]] = []
 
-    def __call__(self, *given: Any, **_: Any) -> Process:
+    def __call__(self, *given: Any) -> Process:
         verb, *rest = given[3][5:]
         self.asked.append((verb, *rest))
         answer = self.canary if verb == "look" else self.worker()

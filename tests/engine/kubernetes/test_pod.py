@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -209,11 +210,11 @@ def test_shim_gets_the_limits_of_its_step() -> None:
 def test_entered_command_gets_the_limits_of_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod, entered = JobPod(cluster(tmp_path, namespace="agents"), "x"), list[Any]()
+    pod, run = JobPod(cluster(tmp_path, namespace="agents"), "x"), Mock()
     pod.metadata = {"uid": "1"}
-    monkeypatch.setattr(pod, "run", lambda *given, **_: entered.append(given))
+    monkeypatch.setattr(pod, "run", run)
     PodStep(pod, "agent", 1).enter(("ls", "-l"), None)
-    ((container, command, _),) = entered
+    container, command, _ = run.call_args.args
     assert (container, command[-2:]) == ("agent-1", ("ls", "-l"))
     assert "/proc/1/limits" in command[2]
 
