@@ -177,6 +177,12 @@ class PorterCalls:
         with understood():
             return str(answer["state"])
 
+    def run(self, step: str) -> int:
+        """Return the number of a step's run."""
+        answer = self.call("state", step)
+        with understood():
+            return int(answer["run"])
+
     def usage(self, parts: Collection[str], *, most_files: int, seconds: float) -> DiskUse:
         """Return a measurement of parts, as `Place.usage` does."""
         found = self.call("usage", str(most_files), str(seconds), *parts)

@@ -102,10 +102,11 @@ class VolumeStep(DockerContainer):
     def remove(self) -> None:
         """Kill and remove the container, so that the step can be ordered again."""
         super().remove()
-        deadline = time.monotonic() + _NOTICE
+        deadline, run = time.monotonic() + _NOTICE, 0
         while True:
             try:
-                self._porter.call("forget", self._step)
+                run = run or self._porter.run(self._step)
+                self._porter.call("forget", self._step, str(run))
             except EngineError:
                 # A place that has ended forgets nothing, and needs not.
                 if not self._porter.runs() or time.monotonic() >= deadline:

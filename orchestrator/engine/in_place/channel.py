@@ -1,18 +1,25 @@
-"""The porter's side of a step's channel: the FIFOs between the porter and the step's shim.
+"""The porter's side of a step and its channel: the FIFOs between the porter and the step's shim.
 
 The step can read `obey` and write to the others. What it writes is bounded here.
 """
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orchestrator.engine.in_place.records import Output
+from orchestrator.files.disk_usage import DiskUse
 
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _EXIT = re.compile(rb"exit (\d{1,3})")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_WORD = 4096
 _CHUNK = 64 * 1024
+_NOTHING = DiskUse(size=0, files=0, hidden=0)
 
 
 class Channel:
@@ -91,6 +98,39 @@ class Channel:
         self.kill()
         for descriptor in (self.say, *self.output.values()):
             os.close(descriptor)
+
+
+@dataclass
+class Step:
+    """A step of the place, with its limits; the attribute `state` says how far it is."""
+
+    name: str
+    channel: Channel
+    files: dict[str, Output]
+    grace: float
+    after: str | None
+    timeout: float | None
+    disk: int | None
+    inodes: int | None
+    output: int | None
+    serves: bool
+    """Whether the step has no end of its own: more output is discarded."""
+    limited: list[str]
+    """Names of the parts whose growth is limited."""
+    order: dict[str, Any] | None = None
+    """The command that was ordered, until it begins."""
+    is_held: bool = False
+    """Whether the command waits for `begin`, because the step's container runs already."""
+    state: Literal["waiting", "ordered", "starting", "running", "ended"] = "waiting"
+    nonce: str | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    """The limit for which the porter stops the step."""
+    until: float = math.inf
+    """When the step must begin, or end, or be killed."""
+    killed: bool = False
+    base: DiskUse = _NOTHING
+    use: DiskUse = _NOTHING
 
 
 def exit_code(line: bytes) -> int | None:

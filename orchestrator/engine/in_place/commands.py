@@ -112,7 +112,9 @@ def perform(root: str, command: str, *arguments: str) -> int:
             request["order"] = json.loads(read_data(*arguments))
         elif command == "stop":
             request |= {"step": arguments[0], "signal": arguments[1]}
-        elif command in ("begin", "forget", "state"):
+        elif command == "forget":
+            request |= {"step": arguments[0], "run": int(arguments[1])}
+        elif command in ("begin", "state"):
             request |= {"step": arguments[0]}
         elif command != "release":
             raise ValueError(f"unknown command: {command!r}")

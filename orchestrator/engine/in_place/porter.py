@@ -16,12 +16,11 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from orchestrator.engine.in_place.archive import LARGEST_ORDER
-from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
+from orchestrator.engine.in_place.channel import Channel, Step, exit_code, order_text
 from orchestrator.engine.in_place.commands import perform, talk
 from orchestrator.engine.in_place.incoming import Measurements, beat, keeps_forking, watch
 from orchestrator.engine.in_place.records import Journal, Output, part_directory
@@ -38,40 +37,6 @@ _MEASURE = 0.5
 _MEASURING = 10.0
 _TICK = 0.5
 _REAP = 2.0
-_NOTHING = DiskUse(size=0, files=0, hidden=0)
-
-
-@dataclass
-class Step:
-    """A step of the place, with its limits; the attribute `state` says how far it is."""
-
-    name: str
-    channel: Channel
-    files: dict[str, Output]
-    grace: float
-    after: str | None
-    timeout: float | None
-    disk: int | None
-    inodes: int | None
-    output: int | None
-    serves: bool
-    """Whether the step has no end of its own: more output is discarded."""
-    limited: list[str]
-    """Names of the parts whose growth is limited."""
-    order: dict[str, Any] | None = None
-    """The command that was ordered, until it begins."""
-    is_held: bool = False
-    """Whether the command waits for `begin`, because the step's container runs already."""
-    state: Literal["waiting", "ordered", "starting", "running", "ended"] = "waiting"
-    nonce: str | None = None
-    exit_code: int | None = None
-    reason: str | None = None
-    """The limit for which the porter stops the step."""
-    until: float = math.inf
-    """When the step must begin, or end, or be killed."""
-    killed: bool = False
-    base: DiskUse = _NOTHING
-    use: DiskUse = _NOTHING
 
 
 class Porter:
@@ -95,7 +60,7 @@ class Porter:
             if name in spec["started"] and self._begun(name).exists():
                 self._restore(name)
             else:
-                self._prepare(name)
+                self._prepare(name, 1)
         Path(root, "socket").unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(f"{root}/socket")
@@ -121,21 +86,22 @@ class Porter:
         if last.get("event") != "ended":
             self._journal.add("ended", name, reason=step.reason, exit_code=None)
 
-    def _channel_of(self, name: str) -> str:
+    def _channel_of(self, name: str, run: int) -> str:
         """Return the directory of a step's channel: one per run if all containers exist at once."""
-        folder = str(self._runs[name]) if "usage" in self._spec else ""
+        folder = str(run) if "usage" in self._spec else ""
         return os.path.join(self._spec["channels"], name, folder)
 
-    def _prepare(self, name: str) -> None:
+    def _prepare(self, name: str, run: int) -> None:
         """Create a step that has not been ordered."""
         self._begun(name).unlink(missing_ok=True)
-        channel = Channel(self._channel_of(name))
+        channel = Channel(self._channel_of(name, run))
         files = {stream: Output(self._root, f"{name}.{stream}") for stream in channel.output}
         given = self._spec["steps"][name]
         step = self._steps[name] = Step(name=name, channel=channel, files=files, **given)
         self._selector.register(channel.say, selectors.EVENT_READ, (step, "say"))
         for stream, descriptor in channel.output.items():
             self._selector.register(descriptor, selectors.EVENT_READ, (step, stream))
+        self._runs[name] = run
 
     def serve(self) -> int:
         """Keep the place until it is released, or nobody comes; return the exit code."""
@@ -183,31 +149,36 @@ class Porter:
         self._idle_since = uptime()
         with connection, suppress(OSError):
             connection.settimeout(10)
-            with connection.makefile("rb") as sent:
-                request = json.loads(sent.readline(8 * LARGEST_ORDER))
-            answer: dict[str, Any] = {}
             try:
-                match request:
-                    case {"command": "state"}:
-                        step = self._find(request["step"])
-                        answer = {"state": step.state, "run": self._runs[step.name]}
-                    case {"command": "order"}:
-                        self._order(**request["order"])
-                    case {"command": "begin"}:
-                        self._begin_held(self._find(request["step"]))
-                    case {"command": "stop"}:
-                        self._stop(self._find(request["step"]), request["signal"])
-                    case {"command": "forget"}:
-                        self._forget(self._find(request["step"]))
-                    case _:
-                        self._released = True
-            except ValueError as error:
+                with connection.makefile("rb") as sent:
+                    answer = self._perform(json.loads(sent.readline(8 * LARGEST_ORDER)))
+            except (ValueError, TypeError, KeyError, OSError) as error:
                 answer = {"error": str(error)}
             connection.sendall(json.dumps(answer).encode() + b"\n")
+
+    def _perform(self, request: object) -> dict[str, Any]:
+        match request:
+            case {"command": "state", "step": name}:
+                return {"state": self._find(name).state, "run": self._runs[name]}
+            case {"command": "order", "order": order}:
+                self._order(**order)
+            case {"command": "begin", "step": name}:
+                self._begin_held(self._find(name))
+            case {"command": "stop", "step": name, "signal": signal}:
+                self._stop(self._find(name), signal)
+            case {"command": "forget", "step": name, "run": run}:
+                self._forget(self._find(name), run)
+            case {"command": "release"}:
+                self._released = True
+            case _:
+                raise ValueError("there is no such request")
+        return {}
 
     def _order(self, step: str, nonce: str, *, hold: bool = False, **order: Any) -> None:  # noqa: ANN401
         ordered = self._find(step)
         order_text(**order)
+        if not os.path.isdir(self._channel_of(step, self._runs[step])):
+            raise ValueError(f"the place has no further container for the step {step!r}")
         is_open = ordered.nonce in (None, FOLLOWS) and ordered.state in ("waiting", "ordered")
         # protection: second-order-refused
         if ordered.nonce != nonce and not is_open:
@@ -228,20 +199,24 @@ class Porter:
         if step.is_held and step.state == "ordered":
             self._begin(step)
 
-    def _forget(self, step: Step) -> None:
-        """Let a step be ordered again; its container was removed."""
+    def _forget(self, step: Step, run: int) -> None:
+        """Let a step be ordered again after this run, of which the container was removed."""
+        if run != self._runs[step.name]:
+            return  # a repeated call, of which the answer was lost
         if step.state == "running":
             raise ValueError(f"the step {step.name!r} has not ended")
-        if step.is_held and step.state == "ordered":
-            # Its container still waits for a command.
-            step.order, step.nonce, step.state = None, None, "waiting"
-            return
-        self._runs[step.name] += 1
-        if step.state != "ended":
-            self._close(step)
-        if step.state == "starting":
-            self._journal.add("ended", step.name, reason=step.reason, exit_code=None)
-        self._prepare(step.name)
+        is_idle = step.state == "waiting" or (step.is_held and step.state == "ordered")
+        if not (is_idle and "usage" in self._spec):  # else its container still waits for a command
+            if step.state != "ended":
+                self._close(step)
+            if step.state == "starting":
+                self._journal.add("ended", step.name, reason=step.reason, exit_code=None)
+            step.state = "ended"
+            if os.path.isdir(self._channel_of(step.name, run + 1)):
+                self._prepare(step.name, run + 1)
+                return
+            self._runs[step.name] = run + 1
+        step.order, step.nonce, step.state = None, None, "waiting"
 
     def _find(self, name: str) -> Step:
         if name not in self._steps:

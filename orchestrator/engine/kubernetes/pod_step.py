@@ -167,7 +167,7 @@ class PodStep(PodContainer):
         deadline = time.monotonic() + _NOTICE
         while True:
             try:
-                self._pod.porter.call("forget", self._step)
+                self._pod.porter.call("forget", self._step, str(self._run))
             except EngineError:
                 if time.monotonic() >= deadline or not self._runs():
                     return

@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
+from orchestrator.engine.in_place.commands import send
 from orchestrator.engine.kubernetes.pod_step import _LIMITED
 from tests.support.plain_place import SHIM, PlainPlace, wait_for
 
@@ -235,10 +237,38 @@ def test_forgotten_step_runs_again(open_place: Open) -> None:
     place = open_place()
     assert place.run("agent", "echo", "first") == 0
     place.ended("agent")
-    assert place.ask("forget", "agent") == {}
+    for _ in range(3):  # the client repeats a call whose answer was lost
+        assert place.ask("forget", "agent", "1") == {}
+    assert place.ask("state", "agent") == {"state": "waiting", "run": 2}
     assert place.run("agent", "echo", "second", nonce="other") == 0
     wait_for(lambda: len(place.journal()) == 4)
     assert place.output("agent.stdout") == b"second\n"
+
+
+def test_step_runs_no_more_often_than_it_has_containers(open_place: Open, tmp_path: Path) -> None:
+    (tmp_path / "agent.json").write_text(json.dumps({"size": 0, "files": 0, "hidden": 0}))
+    place = open_place(usage=tmp_path)
+    # Nothing was ordered: the container still waits.
+    assert place.ask("forget", "agent", "1") == {}
+    assert place.ask("state", "agent") == {"state": "waiting", "run": 1}
+    assert place.run("agent", "true") == 0
+    place.ended("agent")
+    for _ in range(3):
+        assert place.ask("forget", "agent", "1") == {}
+        assert place.ask("forget", "agent", "2") == {}
+        assert place.ask("state", "agent") == {"state": "waiting", "run": 2}
+    assert "no further container" in place.order("agent", "true", nonce="other")["error"]
+    assert place.porter.poll() is None
+
+
+def test_call_that_fails_is_answered_and_ends_nothing(open_place: Open, tmp_path: Path) -> None:
+    place = open_place(usage=tmp_path)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(place.work.parent / "porter" / "socket"))
+    # Nothing was measured, so the step's limits cannot be enforced.
+    assert "agent.json" in place.order("agent", "true")["error"]
+    assert "no such request" in send(str(place.work.parent / "porter"), {"command": "x"})["error"]
+    assert place.ask("state", "agent") == {"state": "ordered", "run": 1}
 
 
 def test_order_is_gone_when_the_command_runs(open_place: Open) -> None:
@@ -340,7 +370,7 @@ def test_shim_outside_of_a_process_namespace_refuses() -> None:
     "words",
     [
         ("read", "0", "../journal", "0"), ("pack", "..", "9", "all"), ("pack", "work", "x", "all"),
-        ("usage", "9", "9", "/etc"), ("changed", "../work", "9", "9"), ("forget", "nobody"),
+        ("usage", "9", "9", "/etc"), ("changed", "../work", "9", "9"), ("forget", "nobody", "1"),
         ("stop", "nobody", "SIGTERM"), ("order", "99999999999", ""), ("order", "5", "bad"),
         ("no-such-command",),
     ],

@@ -277,6 +277,16 @@ def test_missing_right_is_an_error_at_once(api: Api, step: PodStep) -> None:
         step.wait(0)
 
 
+def test_removed_step_is_forgotten_by_the_number_of_its_run(
+    step: PodStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(step._pod.porter, "call", lambda *words: asked.append(words))
+    step.remove()
+    PodStep(step._pod, "agent", 2).remove()
+    assert asked == [("forget", "agent", "1"), ("forget", "agent", "2")]
+
+
 def test_end_of_the_porter_is_told_with_its_reason(api: Api, step: PodStep) -> None:
     died = ended("porter", exitCode=137, reason="OOMKilled")
     api.answers |= {f"{PODS}/pod": pod(containerStatuses=[died]), f"{JOBS}/job": JOB}
