@@ -90,6 +90,7 @@ class Comparison:
                     raise _proves_nothing(command)
         for case in cases:
             again = {check for check, commits in repeated.items() if case.protected in commits}
+            case.unstable = frozenset(self.unstable)
             case.verdicts = tuple(
                 self._verdict(case, check, again) for check in self._rules.all_checks
             )

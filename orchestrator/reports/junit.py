@@ -224,6 +224,7 @@ def _test_cases(worker: WorkerView, report: RunReport) -> Iterator[_Case]:
 def _judgement_cases(report: RunReport) -> Iterator[_Case]:
     """Yield test cases for each candidate: one for each check, and one for its changes of tests."""
     candidates = report.judgement.ranking if report.judgement else ()
+    not_counted = report.judgement.unstable if report.judgement else ()
     keys = {(report.run_id, worker.worker_id): worker.key for worker in report.workers}
     # Their places differ from run to run, their numbers have the order of the candidates.
     ordered = sorted(candidates, key=lambda candidate: (candidate.run_id, candidate.worker_id))
@@ -231,7 +232,8 @@ def _judgement_cases(report: RunReport) -> Iterator[_Case]:
         key = keys.get((candidate.run_id, candidate.worker_id), f"candidate-{number}")
         suite = f"orchestrator.{_plain(key)}.judgement"
         for check in candidate.verdicts:
-            tag = {"unstable": "skipped", "no_verdict": "error"}.get(check.verdict, "failure")
+            tag = "error" if check.verdict == "no_verdict" else "failure"
+            tag = "skipped" if check.command in not_counted else tag
             broken = "\n".join(one_line(name) for name in check.broken)
             found = _Verdict(tag, check.verdict, check.verdict.replace("_", " "), broken)
             yield _Case(suite, check.command, 0.0, None if check.passed else found)

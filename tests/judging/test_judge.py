@@ -343,6 +343,21 @@ def test_unstable_check_counts_for_no_candidate(world: World, tmp_path: Path) ->
     assert [one.passes for one in with_it.ranking] == [True, True, False]
 
 
+@pytest.mark.parametrize("kind", ["must_fix", "checks"])
+def test_candidate_whose_own_results_differ_does_not_pass(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    """The check's result on the base is always the same; the candidate's changes at each run."""
+    runs = f'{{ echo >> "{tmp_path}/runs"; test $(($(wc -l < "{tmp_path}/runs") % 2)) = 1; }}'
+    check = f"{FAST} && {runs}" if kind == "must_fix" else f"! {FAST} || ! {runs}"
+    rules = {"must_fix": (FAST,), "checks": (CHECK,)}
+    rules[kind] += (check,)
+    judgement = judge(world, {"calc.py": RIGHT}, **rules)
+    (found,) = (one for one in judgement.ranking[0].verdicts if one.command == check)
+    assert (found.verdict, judgement.unstable) == ("unstable", ())
+    assert (judgement.ranking[0].passes, judgement.exit_code) == (False, 1)
+
+
 def test_suite_without_tests_passes_no_candidate(world: World) -> None:
     check = 'echo "<testsuite tests=\'0\'/>" > "$ORCHESTRATOR_JUNIT"'
     judgement = judge(world, {"calc.py": RIGHT}, checks=(check,))

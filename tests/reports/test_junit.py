@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from junitparser import JUnitXml
 
+from orchestrator.judging.judgement import CheckVerdict
 from orchestrator.record.states import RunState, WorkerState
 from orchestrator.reports import github, html, junit, markdown
 from orchestrator.results import Reason, Status
@@ -198,6 +199,18 @@ def test_judgements_and_merges_are_cases(tmp_path: Path) -> None:
     }
     merge = {case.name: case.status for case in cases if case.suite == "orchestrator.nightly.merge"}
     assert merge == {"worker-1": "success", "worker-2": "failed", "worker-3": "skipped"}
+
+
+@pytest.mark.parametrize(("not_counted", "status"), [((), "failed"), (("make test",), "skipped")])
+def test_unstable_check_is_skipped_only_if_the_base_is_to_blame(
+    tmp_path: Path, not_counted: tuple[str, ...], status: str
+) -> None:
+    check = CheckVerdict(command="make test", verdict="unstable")
+    candidate = judged().ranking[1].model_copy(update={"checks": (check,)})
+    judgement = judged(ranking=(candidate,), picked=None, decision="none", unstable=not_counted)
+    report = ended_run(tmp_path, [ended(tmp_path, 2)], judgement=judgement)
+    cases = gitlab_cases(junit.render(report))
+    assert [case.status for case in cases if case.name == "make test"] == [status]
 
 
 def test_candidates_of_earlier_runs_have_names_without_ids(tmp_path: Path) -> None:
