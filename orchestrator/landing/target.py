@@ -184,7 +184,7 @@ def check_previewed(merged: Merged, previewed: Merged | None) -> None:
         previewed: The dry run; None if any result is accepted.
 
     Raises:
-        NotFitError: The target has moved, or other workers would be merged.
+        NotFitError: The target has moved, or other workers or commits would be merged.
     """
     if previewed is None:
         return
@@ -199,6 +199,12 @@ def check_previewed(merged: Merged, previewed: Merged | None) -> None:
     if merged.landed != previewed.landed:
         raise NotFitError(
             "other workers than in the preview would be merged: nothing was changed",
+            key="preview.outdated",
+            hint="preview the merge again",
+        )
+    if merged.after != previewed.after:
+        raise NotFitError(
+            "other commits than in the preview would be merged: nothing was changed",
             key="preview.outdated",
             hint="preview the merge again",
         )

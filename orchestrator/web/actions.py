@@ -216,12 +216,13 @@ def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, objec
     if _one(fields, "how", "preview") != "merge":
         return {"preview": _clean(preview)}
     # protection: merge-only-from-where-preview-was
-    if _one(fields, "before", "") != preview.before:
+    if (_one(fields, "before", ""), _one(fields, "after", "")) != (preview.before, preview.after):
         raise ConfigError(
-            f"`{preview.target}` moved since the preview: open the preview again",
+            f"`{preview.target}` or a worker's branch moved since the preview: "
+            "open the preview again",
             key="preview.outdated",
         )
-    merged = question.merge(Wish(request=request, named=True))
+    merged = question.merge(Wish(request=request, named=True, previewed=preview))
     if merged.landed:
         workers = ", ".join(map(str, merged.landed))
         message = f"web view: {question.said} worker {workers} into {merged.target}"

@@ -21,7 +21,7 @@ from tests.support.forges import add_remote, install_forges
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run
-from tests.support.web import browser
+from tests.support.web import browser, previewed
 from tests.support.workflow_runs import result_of, task
 
 TASKS = (
@@ -77,8 +77,7 @@ def _in_browser(repo: Path, result: RunResult) -> object:
     preview = visitor.post(page, {**form, "how": "preview"}).text
     assert "the judgement excludes the worker (forged)" in preview
     assert "the branch contains the work of worker 2, which" in preview
-    before = preview.partition('name="before" value="')[2].partition('"')[0]
-    return visitor.post(page, {**form, "how": "merge", "before": before})
+    return visitor.post(page, {**form, "how": "merge", **previewed(preview)})
 
 
 def _best(repo: Path, _: RunResult) -> object:
@@ -128,8 +127,8 @@ def test_excluded_worker_is_merged_if_a_person_insists(
     if how == ["web"]:
         visitor, page = browser(repo), f"/repo/{judged.run_id}/pick"
         form = {"token": visitor.token(f"{page}?worker=2"), "worker": "2", "form": "merge"}
-        before = git(repo, "rev-parse", "main")
-        visitor.post(page, {**form, "how": "merge", "before": before})
+        preview = visitor.post(page, {**form, "how": "preview"}).text
+        visitor.post(page, {**form, "how": "merge", **previewed(preview)})
     elif how == ["Python"]:
         pick(repo, worker=2)
     else:

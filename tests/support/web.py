@@ -119,6 +119,11 @@ class Browser:
         return dict(re.findall(r'type="hidden" name="(token|once)" value="(\w+)"', page))
 
 
+def previewed(page: str) -> dict[str, str]:
+    """Return the fields by which the form of a merge names the commits of its preview."""
+    return dict(re.findall(r'type="hidden" name="(before|after)" value="(\w+)"', page))
+
+
 def _named(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
 

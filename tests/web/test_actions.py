@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.events import Intervention, WorkerDone
+from orchestrator.landing.branches import read_branches
 from orchestrator.runs.detach import continue_in_background
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.web.comments import Comment, read_comments
@@ -19,7 +20,16 @@ from orchestrator.web.forms import RUN_FORMS, WORKER_FORMS
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.reports import BASE, RUN_ID, at
 from tests.support.repository import git
-from tests.support.web import HOSTILE_TEXTS, Shape, begun, browser, ended_run, result_of, write_run
+from tests.support.web import (
+    HOSTILE_TEXTS,
+    Shape,
+    begun,
+    browser,
+    ended_run,
+    previewed,
+    result_of,
+    write_run,
+)
 
 RUN = f"/repo/{RUN_ID}"
 NEW = "20261122-000000-abcdef"
@@ -181,8 +191,7 @@ def test_a_merge_is_undone_by_the_command(repo, commit_of):
     visitor = browser(repo)
     assert visitor.get(f"{RUN}/undo").status == 404
     preview = send(visitor, f"{RUN}/merge", how="preview", worker="1").text
-    start = re.search(r'name="before" value="(\w+)"', preview)
-    done = send(visitor, f"{RUN}/merge", how="merge", worker="1", before=start and start[1]).text
+    done = send(visitor, f"{RUN}/merge", how="merge", worker="1", **previewed(preview)).text
     assert git(repo, "rev-parse", "HEAD").strip() != before
     assert f'formaction="{RUN}/undo"' in done
     assert "Undo…" in visitor.get(RUN).text
@@ -190,6 +199,29 @@ def test_a_merge_is_undone_by_the_command(repo, commit_of):
     assert (answer.status, answer.headers["location"]) == (303, RUN)
     assert git(repo, "rev-parse", "HEAD").strip() == before
     assert "the user started `orchestrator merge" in visitor.get(f"{RUN}/events").text
+
+
+@pytest.mark.parametrize("form", ["merge", "squash", "rebase", "apply"])
+@pytest.mark.parametrize("when", ["before the click", "after the check"])
+def test_a_branch_that_moved_since_the_preview_is_not_merged(
+    repo, commit_of, monkeypatch, form, when
+):
+    ended_run(repo, result_of(1, commit=commit_of(1), files_modified=["file-1.txt"]))
+    start, moved, reads = git(repo, "rev-parse", "HEAD"), commit_of(2), []
+    visitor, page = browser(repo), f"{RUN}/merge"
+    fields = previewed(send(visitor, page, how="preview", worker="1", form=form).text)
+
+    def read(*given):
+        reads.append(given)
+        if len(reads) == (1 if when == "before the click" else 2):
+            git(repo, "update-ref", "refs/heads/architect/parallel-1", moved)
+        return read_branches(*given)
+
+    monkeypatch.setattr("orchestrator.web.actions.read_branches", read)
+    said = Shape(send(visitor, page, how="merge", worker="1", form=form, **fields).text).text
+    assert ("moved since" if when == "before the click" else "other commits than in") in said
+    assert git(repo, "rev-parse", "HEAD") == start
+    assert not [*repo.glob("file-*.txt")]
 
 
 def test_what_destroys_or_publishes_starts_only_as_it_was_previewed(repo, tmp_path, commit_of):

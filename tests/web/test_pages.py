@@ -38,6 +38,7 @@ from tests.support.web import (
     begun,
     browser,
     ended_run,
+    previewed,
     result_of,
     write_run,
 )
@@ -501,13 +502,14 @@ def pick_in_browser(repo: Path, visitor: Browser, run: str, run_id: str) -> None
     before = git(repo, "rev-parse", "main")
     git(repo, "update-ref", "refs/heads/architect/parallel-3", "main")
     for how in ("preview", "merge"):
-        said = Shape(visitor.post(f"{run}/pick", {**form, "how": how, "before": before}).text).text
+        said = Shape(visitor.post(f"{run}/pick", {**form, "how": how}).text).text
         assert "has moved since it was judged" in said
     assert git(repo, "rev-parse", "main") == before
     git(repo, "update-ref", "refs/heads/architect/parallel-3", judged)
-    assert "would be merged" in visitor.post(f"{run}/pick", {**form, "how": "preview"}).text
+    preview = visitor.post(f"{run}/pick", {**form, "how": "preview"}).text
+    assert "would be merged" in preview
     assert git(repo, "rev-parse", "main") == before
-    done = visitor.post(f"{run}/pick", {**form, "how": "merge", "before": before}).text
+    done = visitor.post(f"{run}/pick", {**form, "how": "merge", **previewed(preview)}).text
     assert "was merged into" in Shape(done).text
     assert git(repo, "show", "main:c.txt") == "3"
     assert "web view: picked worker 3 into main" in visitor.get(f"{run}/events").text
@@ -528,11 +530,11 @@ def merge_in_browser(repo: Path, visitor: Browser, run: str) -> None:
     assert (repo / ".git/refs/heads/main").read_text() == before
     both = visitor.post(f"{run}/merge", {**chosen, "worker": ["1", "2"], "how": "preview"}).text
     assert "Nothing would be merged" in Shape(both).text
-    moved = visitor.post(f"{run}/merge", {**chosen, "how": "merge", "before": "0" * 40}).text
-    assert "moved since the preview" in Shape(moved).text
+    for name in ("before", "after"):
+        odd = {**chosen, "how": "merge", **previewed(preview), name: "0" * 40}
+        assert "moved since the preview" in Shape(visitor.post(f"{run}/merge", odd).text).text
     assert (repo / ".git/refs/heads/main").read_text() == before
-    now = preview.partition('name="before" value="')[2].partition('"')[0]
-    done = visitor.post(f"{run}/merge", {**chosen, "how": "merge", "before": now}).text
+    done = visitor.post(f"{run}/merge", {**chosen, "how": "merge", **previewed(preview)}).text
     assert "was merged into" in Shape(done).text
     assert (repo / ".git/refs/heads/main").read_text() != before
     assert "web view: merged worker 1 into main" in visitor.get(f"{run}/events").text
