@@ -173,20 +173,33 @@ class FileChange:
     insertions: int
     deletions: int
     is_binary: bool
+    sections: int = 1
+    """Number of sections that a patch has for the file: two if its type changed, such as from a
+    regular file to a link, as git then writes a removed and an added file.
+    """
 
 
 def file_changes(repository: Repository, *, base: str, tip: str) -> Iterator[FileChange]:
     """Yield each file that differs between two commits, a moved file once, in git's order.
 
-    `patch` with `renames` has the same files in the same order.
+    `patch` with `renames` has the `sections` of the same files in the same order.
 
     Raises:
         RepositoryError: Git failed, perhaps because counting exceeds its limits.
     """
-    form = ("diff-tree", "-r", "-z", "--numstat", *_FORM, *_RENAMES)
+    form = ("diff-tree", "-r", "-z", "--raw", "--numstat", *_FORM, *_RENAMES)
+    retyped: set[bytes] = set()
     with _git(repository).reading(*form, base, tip) as output:
         words = records(output, b"\0")
         for row in words:
+            # Git prints all rows of `--raw` before those of `--numstat`.
+            if row.startswith(b":"):
+                letter, name = row.rpartition(b" ")[2][:1], next(words, b"")
+                if letter == b"T":
+                    retyped.add(name)
+                elif letter in (b"R", b"C"):
+                    next(words, b"")
+                continue
             added, removed, name = row.split(b"\t", 2)
             # Git ends the row of a moved file before its two paths.
             old, new = (name, name) if name else (next(words, b""), next(words, b""))
@@ -196,6 +209,7 @@ def file_changes(repository: Repository, *, base: str, tip: str) -> Iterator[Fil
                 insertions=int(added) if added.isdigit() else 0,
                 deletions=int(removed) if removed.isdigit() else 0,
                 is_binary=added == b"-",
+                sections=2 if new in retyped else 1,
             )
 
 

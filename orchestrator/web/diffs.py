@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 from typing import Any, Literal
 
 from orchestrator.git.changes import FileChange, file_changes, patch
@@ -146,47 +146,53 @@ def read_diff(repository: Repository, base: str, tip: str) -> Diff:
             listed.append(change)
     data = patch(repository, base=base, tip=tip, limit=MOST_BYTES + 1, renames=True)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
-    files = _colour(parse_patch(text, listed, is_whole=len(data) <= MOST_BYTES))
-    whole = total == len(files) and not any(file.is_cut for file in files)
-    return Diff(files, whole, total, insertions, deletions)
+    files, has_more = parse_patch(text, listed, is_whole=len(data) <= MOST_BYTES)
+    whole = total == len(files) and not has_more and not any(file.is_cut for file in files)
+    return Diff(_colour(files), whole, total, insertions, deletions)
 
 
 def parse_patch(
     text: str, changed: Sequence[FileChange], *, is_whole: bool = True
-) -> tuple[FileDiff, ...]:
+) -> tuple[tuple[FileDiff, ...], bool]:
     """Return the changed files with the lines of git's patch, which is untrusted.
 
     Args:
         text: The patch, in which the files stand in the order of `changed`.
         changed: The changed files.
         is_whole: Whether the patch was not cut.
+
+    Returns:
+        The files, and whether the patch has more sections than belong to them.
     """
     # Every line of a hunk begins with a blank, a sign or a backslash.
     raw = text.split("\n")
     heads = [number for number, line in enumerate(raw) if line.startswith("diff --git ")]
-    ends = [*heads[1:], len(raw)][: len(heads)]
+    parts = zip(heads, [*heads[1:], len(raw)], strict=False)
     room, files = MOST_LINES, []
-    for change, part in zip_longest(changed, zip(heads, ends, strict=True)):
-        if change is None:
-            break
-        mine = raw[slice(*part)][:room] if part else []
-        room -= len(mine)
-        is_last = part is not None and part[1] == len(raw)
-        cut = part is None or len(mine) < part[1] - part[0] or (is_last and not is_whole)
-        files.append(_file(change, mine, is_cut=cut))
-    return tuple(files)
+    for change in changed:
+        mine = [*islice(parts, change.sections)]
+        cut = len(mine) < change.sections or (mine[-1][1] == len(raw) and not is_whole)
+        sections = []
+        for start, end in mine:
+            sections.append(raw[start:end][:room])
+            cut = cut or end - start > room
+            room -= len(sections[-1])
+        files.append(_file(change, sections, is_cut=cut))
+    return tuple(files), next(parts, None) is not None
 
 
-def _file(file: FileChange, raw: Sequence[str], *, is_cut: bool) -> FileDiff:
-    head = next((i for i, line in enumerate(raw) if line.startswith("@@ ")), len(raw))
+def _file(file: FileChange, sections: Sequence[Sequence[str]], *, is_cut: bool) -> FileDiff:
     change = "renamed" if file.path != file.old_path else "modified"
-    notes = ["Binary file"] if file.is_binary else []
-    for line in raw[:head]:
-        if line.startswith(("new file", "deleted file")):
-            change = "added" if line.startswith("new") else "deleted"
-        elif line.startswith(("old mode", "new mode", "similarity index")):
-            notes.append(_clean(line))
-    plain = (Line("note", None, None, _plain(note)) for note in notes)
+    shown = [Line("note", None, None, _plain("Binary file"))] if file.is_binary else []
+    for raw in sections:
+        head = next((i for i, line in enumerate(raw) if line.startswith("@@ ")), len(raw))
+        for line in raw[:head]:
+            is_all = line.startswith(("new file", "deleted file"))
+            if is_all and file.sections == 1:
+                change = "added" if line.startswith("new") else "deleted"
+            elif is_all or line.startswith(("old mode", "new mode", "similarity index")):
+                shown.append(Line("note", None, None, _plain(_clean(line))))
+        shown += _number_lines(raw[head:])
     return FileDiff(
         path=one_line(file.path, limit=400),
         old_path=one_line(file.old_path, limit=400),
@@ -194,7 +200,7 @@ def _file(file: FileChange, raw: Sequence[str], *, is_cut: bool) -> FileDiff:
         insertions=file.insertions,
         deletions=file.deletions,
         is_cut=is_cut,
-        lines=(*plain, *_number_lines(raw[head:])),
+        lines=tuple(shown),
     )
 
 

@@ -2,8 +2,12 @@
 
 import io
 import json
+from dataclasses import replace
 from difflib import SequenceMatcher
 
+import pytest
+
+from orchestrator.git.changes import file_changes
 from orchestrator.git.repository import Repository
 from orchestrator.web import diffs
 from orchestrator.web import highlight as highlighting
@@ -74,6 +78,51 @@ def test_kinds_of_changes_keep_their_names_and_lines(tmp_path):
     texts = [line.text for line in found["diff --git a b"].lines if line.mark == "add"]
     assert texts == ["diff --git a/x b/x", "@@ -1 @@"]
     assert diff.is_whole
+
+
+@pytest.mark.parametrize("path", ["a.txt", 'd/ü "q".txt', "a b/a.txt b"])
+@pytest.mark.parametrize(
+    "kinds", [("100644", "120000"), ("120000", "100644"), ("100644", "160000")]
+)
+def test_a_file_whose_type_changes_hides_no_other_change(tmp_path, path, kinds):
+    """Git writes such a file as two parts of a patch: a removed file and an added one."""
+    repo = make_repository(tmp_path / "repo")
+    base = git(repo, "rev-parse", "HEAD")
+    for mode, text in zip(kinds, ("old", "new"), strict=True):
+        for other in ("0.py", "b.py", "z.py"):
+            (repo / other).write_text(f"{text}\n")
+            git(repo, "add", other)
+        kept = base if mode == "160000" else git(repo, "rev-parse", ":0.py")
+        git(repo, "update-index", "--add", "--cacheinfo", f"{mode},{kept},{path}")
+        git(repo, "commit", "-qm", text)
+    diff = read_diff(Repository(repo), "HEAD~1", "HEAD")
+    assert (diff.total, diff.is_whole) == (4, True)
+    found = {file.path: [(line.mark, line.text) for line in file.lines] for file in diff.files}
+    for other in ("0.py", "b.py", "z.py"):
+        assert found[other][1:] == [("del", "old"), ("add", "new")]
+    notes = [text for mark, text in found[path] if mark == "note" and "mode" in text]
+    assert notes == [f"deleted file mode {kinds[0]}", f"new file mode {kinds[1]}"]
+    changed = [text for mark, text in found[path] if mark in ("del", "add")]
+    assert changed == ["old", f"Subproject commit {base}" if kinds[1] == "160000" else "new"]
+    assert {file.change for file in diff.files} == {"modified"}
+
+
+@pytest.mark.parametrize("sections", [1, 3])
+def test_a_patch_whose_parts_do_not_match_the_files_is_not_whole(tmp_path, monkeypatch, sections):
+    def miscounted(*given, **named):
+        for change in file_changes(*given, **named):
+            yield replace(change, sections=sections if change.path == "link" else 1)
+
+    repo = make_repository(tmp_path / "repo")
+    commit_file(repo, "link", "text")
+    base = git(repo, "rev-parse", "HEAD")
+    (repo / "link").unlink()
+    (repo / "link").symlink_to("a.py")
+    commit_file(repo, "z.py", "z\n")
+    assert read_diff(Repository(repo), base, "HEAD").is_whole
+    read_diff.cache_clear()
+    monkeypatch.setattr(diffs, "file_changes", miscounted)
+    assert not read_diff(Repository(repo), base, "HEAD").is_whole
 
 
 def test_two_columns_show_a_changed_line_beside_the_new_one(tmp_path):
