@@ -132,6 +132,10 @@ class Entry:
     """
     exit_code: int | None = None
     """Exit code of the step; None if it has not ended, or if its end was not observed."""
+    at: float | None = None
+    """When it happened, in seconds since the epoch by the clock of the place's machine; None: the
+    place does not say. It is compared with other times of that machine only.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

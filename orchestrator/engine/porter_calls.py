@@ -76,7 +76,7 @@ def understood() -> Iterator[None]:
         raise EngineUnavailableError(
             "the connection to the place was cut", key="place.disconnected"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise EngineError(
             "the place sent something unreadable", key="place.answer-invalid"
         ) from error

@@ -22,6 +22,8 @@ from orchestrator.text.split_lines import split_lines
 
 _FRAME = 32 * 1024
 _LOOK = 0.05
+_OPENED = "opened"
+"""Name of the file that says when the journal was opened, by the clock `uptime`."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*(\.stdout|\.stderr)?")
 MOST_FILES = 200_000
 """Maximum number of files and directories that are taken from a part."""
@@ -48,6 +50,7 @@ class Journal:
         """The last entry of each step that an earlier porter of the place recorded."""
         self._number = len(earlier)
         self._opened = uptime() - (earlier[-1]["age"] if earlier else 0.0)
+        Path(root, _OPENED).write_text(str(self._opened))
 
     def add(self, event: str, step: str, **details: object) -> None:
         """Add an entry."""
@@ -83,8 +86,12 @@ class Output:
 
 
 def print_journal(root: str, after: str) -> None:
-    """Print the entries of the journal after a number."""
-    print(json.dumps({"entries": _entries(Path(root, "journal"))[int(after) :]}), flush=True)
+    """Print the entries of the journal after a number, with their times by this machine's clock."""
+    entries = _entries(Path(root, "journal"))[int(after) :]
+    if entries:
+        opened = time.time() - uptime() + float(Path(root, _OPENED).read_text())
+        entries = [{**entry, "at": opened + entry["age"]} for entry in entries]
+    print(json.dumps({"entries": entries}), flush=True)
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Literal
 
 from orchestrator.engine.kubernetes.channel import PodProcess
-from orchestrator.engine.kubernetes.job_pod import ENDED, JobPod, end_of_place, state_of
+from orchestrator.engine.kubernetes.job_pod import ENDED, JobPod, end_of_place, is_running, state_of
 from orchestrator.engine.kubernetes.pod import PORTER, container_name
+from orchestrator.engine.porter_calls import understood
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, TerminalSize, Usage
 from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.events import Stream
@@ -122,14 +123,14 @@ class PodStep(PodContainer):
         self._pod.porter.call("begin", self._step)
 
     def state(self) -> ContainerState:
-        """Return when the step began and ended: times of the porter, added to its start."""
+        """Return when the step began and ended, by the clock of its node, as for services."""
         entries = self._pod.porter.journal(0)
-        began = _running(self._pod.status(), PORTER)
         times: dict[str, datetime] = {}
         run = 1
         for entry in [entry for entry in entries if entry.step == self._step]:
-            if run == self._run and began is not None:
-                times[entry.event] = began + timedelta(seconds=entry.age)
+            if run == self._run and entry.at is not None:
+                with understood():
+                    times[entry.event] = datetime.fromtimestamp(entry.at, UTC)
             run += entry.event == "ended"
         return ContainerState(started_at=times.get("started"), ended_at=times.get("ended"))
 
@@ -178,7 +179,7 @@ class PodStep(PodContainer):
 
     def _runs(self) -> bool:
         try:
-            return _running(self._pod.status(), PORTER) is not None
+            return is_running(self._pod.status(), PORTER)
         except EngineUnavailableError:
             return True
         except EngineError:
@@ -189,9 +190,3 @@ class PodStep(PodContainer):
             self._pod.porter.call("stop", self._step, "SIGKILL")
         except EngineError:
             return
-
-
-def _running(pod: Mapping[str, Any], container: str) -> datetime | None:
-    """Return since when a container has run; None if it does not run."""
-    since = state_of(pod, container).get("running", {}).get("startedAt")
-    return None if since is None else datetime.fromisoformat(since)

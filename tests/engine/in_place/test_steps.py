@@ -224,6 +224,21 @@ def test_steps_follow_each_other_without_a_client(open_place: Open) -> None:
     assert [e["number"] for e in place.journal()] == [1, 2, 3, 4, 5, 6]
 
 
+def test_times_of_a_step_are_those_of_the_clock(open_place: Open) -> None:
+    place = open_place()
+    time.sleep(1)
+    begun = time.time()
+    assert place.run("agent", "sleep", "1") == 0
+    place.ended("agent")
+    over = time.time()
+    assert place.ask("journal", "2") == {"entries": []}
+    for _ in range(2):  # whenever they are asked for
+        started, ended = place.journal()
+        assert begun - 0.1 < started["at"] <= ended["at"] - 1 < over - 1 + 0.1
+        assert ended["at"] - started["at"] == pytest.approx(ended["age"] - started["age"], abs=0.01)
+        time.sleep(0.5)
+
+
 def test_second_order_does_not_run_again(open_place: Open) -> None:
     place = open_place()
     beat = str(place.work / "runs")

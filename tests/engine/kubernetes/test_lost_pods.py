@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.place import PlaceSpec, Step, Waiter
+from orchestrator.engine.protocol import ContainerState
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError, EngineUnavailableError, PlaceLostError
 from tests.engine.kubernetes.conftest import Api
@@ -275,6 +277,28 @@ def test_missing_right_is_an_error_at_once(api: Api, step: PodStep) -> None:
     api.forbids, api.allowed = True, ("/readyz",)
     with raises("cluster.refused"):
         step.wait(0)
+
+
+def test_times_of_a_step_are_those_of_its_node(
+    api: Api, step: PodStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The porter's container may have started long before its journal."""
+    since = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    api.answers[f"{PODS}/pod"] = pod(containerStatuses=[{"name": "porter", **since}])
+    moments = [1_800_000_000.0, 1_800_000_009.5, 1_800_000_020.0]
+    entries = [
+        {"number": 1, "age": 1.0, "step": "agent", "event": "started", "at": moments[0]},
+        {"number": 2, "age": 10.5, "step": "agent", "event": "ended", "at": moments[1]},
+        {"number": 3, "age": 21.0, "step": "agent", "event": "started", "at": moments[2]},
+    ]
+    monkeypatch.setattr(step._pod.porter, "call", lambda *_: {"entries": entries})
+    times = [datetime.fromtimestamp(moment, UTC) for moment in moments]
+    assert step.state() == ContainerState(started_at=times[0], ended_at=times[1])
+    second = PodStep(step._pod, "agent", 2)
+    assert second.state() == ContainerState(started_at=times[2], ended_at=None)
+    entries[0]["at"] = 1e300
+    with raises("place.answer-invalid"):
+        step.state()
 
 
 def test_removed_step_is_forgotten_by_the_number_of_its_run(
