@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 
@@ -106,18 +107,40 @@ def _wait_for_end(container: Container, place: Place, *, room: int) -> bytes:
     """
     ended = threading.Event()
     refusals: list[str] = []
-    watch = threading.Thread(target=_watch, args=(container, place, room, ended, refusals))
+    said: Future[bytes] = Future()
+    # What answers in the place may be hostile, and never end: neither thread is waited for.
+    listener = threading.Thread(target=_listen, args=(container, ended, said), daemon=True)
+    watch = threading.Thread(
+        target=_watch, args=(container, place, room, ended, refusals), daemon=True
+    )
+    listener.start()
     watch.start()
     try:
-        said = b""
-        for chunk in container.logs():
-            said = (said + chunk.data)[-4000:]
+        ended.wait(HARVEST_TIMEOUT + 2 * DEATH)
     finally:
         ended.set()
-        watch.join()
+        watch.join(DEATH)
+    last = said.result() if said.done() else b""
+    if not said.done() and not refusals:
+        refusals.append("the container that packs the worker's work does not end")
     if refusals:
         raise HarvestRefusedError(refusals[0], key="work.refused")
-    return said
+    return last
+
+
+def _listen(container: Container, ended: threading.Event, said: Future[bytes]) -> None:
+    """Read the output until it or the wait for it ends, and give back its last part."""
+    last = b""
+    try:
+        for chunk in container.logs():
+            last = (last + chunk.data)[-4000:]
+            if ended.is_set():
+                return
+        said.set_result(last)
+    except Exception as error:  # noqa: BLE001  # the waiting thread raises it
+        said.set_exception(error)
+    finally:
+        ended.set()
 
 
 def _watch(
@@ -127,7 +150,10 @@ def _watch(
     ended: threading.Event,
     refusals: list[str],
 ) -> None:
-    """Kill the packing container if it takes too long or writes too much, and record the reason."""
+    """Kill the packing container if it takes too long or writes too much, and record the reason.
+
+    The wait for its end is over some seconds after that, whatever is still read.
+    """
     deadline = time.monotonic() + HARVEST_TIMEOUT
     while not ended.wait(min(MEASURE, max(0.0, deadline - time.monotonic()))):
         if time.monotonic() >= deadline:
@@ -136,17 +162,19 @@ def _watch(
             try:
                 use = place.usage((PACKED, PACKING), most_files=_MOST_FILES, seconds=MEASURE)
             except EngineError:
-                return  # the thread that waits for the container's end gets the same error
+                continue  # the thread that reads the container's output gets the same error
             written = use.size
             # protection: written-data-of-harvest-is-measured
-            if written <= room:
+            if ended.is_set() or written <= room:
                 continue
             refusals.append(
                 f"packing the work took {size(written)}; the disk limit allows {size(room)}"
             )
-        # The thread that waits for the container's end gets the engine's error.
+        # The thread that reads the container's output gets the engine's error.
         with suppress(OrchestratorError):
             container.kill("SIGKILL")
+        ended.wait(DEATH)
+        ended.set()
         return
 
 

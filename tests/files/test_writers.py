@@ -43,7 +43,8 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "engine/in_place/incoming.py": "append _unpack _replace _move measure watch beat "
         "_measure _note_full",
         "engine/in_place/porter.py": "Porter.__init__ Porter._begin Porter.dismiss",
-        "engine/in_place/records.py": "Journal.add Output.complete alone Journal.__init__ pack_part _write_archive",
+        "engine/in_place/records.py": "Journal.__init__ Journal.add Output.complete alone "
+        "pack_part _write_archive",
         "engine/limits_in_container.py": "_memory _read_only_root _scratch _tmp _tmp_inodes",
         "worker/in_container/commit_files.py": "Lfs._hand_over",
         "worker/in_container/host_git.py": "HostGit.write_output",

@@ -1,14 +1,18 @@
 """Tests that a worker's files are harvested, whatever its tree and store contain."""
 
 import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.place import GIT, TREE
-from orchestrator.engine.protocol import ExitStatus
+from orchestrator.engine.protocol import ExitStatus, LogChunk
 from orchestrator.errors import EngineError
+from orchestrator.files.disk_usage import DiskUse
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.text.redact import Redactor
@@ -291,6 +295,53 @@ def test_packing_that_lacked_memory_is_refused_with_this_reason() -> None:
     assert str(failure) == (
         "packing the worker's work failed: it needed more memory than its limit"
     )
+
+
+class Endless:
+    """A container whose output never ends, and the place it is in."""
+
+    def __init__(self, *, silent: bool, stuck: bool, used: int) -> None:
+        self._silent, self._stuck, self._used = silent, stuck, used
+        self.over = threading.Event()
+        self.killed = False
+
+    def logs(self) -> Iterator[LogChunk]:
+        while not self.over.wait(0.01):
+            if not self._silent:
+                yield LogChunk(stream="stdout", data=b"x" * 1000)
+
+    def usage(self, *_: object, **__: object) -> DiskUse:
+        if self._stuck:
+            self.over.wait(100)
+        return DiskUse(size=self._used, files=0, hidden=0)
+
+    def kill(self, _: str) -> None:
+        self.killed = True
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ({"silent": False, "stuck": False, "used": 0}, "took longer"),
+        ({"silent": True, "stuck": False, "used": 0}, "took longer"),
+        ({"silent": False, "stuck": False, "used": 200}, "the disk limit allows"),
+        ({"silent": False, "stuck": True, "used": 0}, "does not end"),
+    ],
+    ids=["output", "silence", "too much", "measurement"],
+)
+@pytest.mark.timeout(60)
+def test_packing_that_never_ends_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any], why: str
+) -> None:
+    for name, seconds in (("HARVEST_TIMEOUT", 1.0), ("DEATH", 0.5), ("MEASURE", 0.05)):
+        monkeypatch.setattr(packing, name, seconds)
+    made = Endless(**kind)
+    try:
+        with pytest.raises(HarvestRefusedError, match=why):
+            packing._wait_for_end(made, made, room=100)  # type: ignore[arg-type]
+    finally:
+        made.over.set()
+    assert made.killed is not kind["stuck"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -8,6 +8,7 @@ import stat
 import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from orchestrator.files.safe_open import open_regular
@@ -19,6 +20,8 @@ LARGEST_ORDER = 16 * 1024**2
 _LONGEST_NAME = 255
 _BLOCK = 512
 _PIECE = 256 * 1024
+_RECORD = 20 * _BLOCK
+"""Size to which programs that make archives fill up the last blocks."""
 END = bytes(2 * _BLOCK)
 """The end of an archive, after its last entry."""
 
@@ -222,9 +225,12 @@ class Source:
         return data
 
     def drain(self) -> None:
-        """Read to the end, where only padding may be."""
-        if any(self._rest) or any(any(piece) for piece in self._pieces):
-            raise ArchiveError("there is something behind the end of the archive")
+        """Read to the end, where only padding may be, and no more than that of one record."""
+        left = _RECORD
+        for piece in chain((self._rest,), self._pieces):
+            left -= len(piece)
+            if left < 0 or any(piece):
+                raise ArchiveError("there is something behind the end of the archive")
 
 
 def _next_entry(source: Source) -> tarfile.TarInfo | None:

@@ -182,8 +182,18 @@ HOSTILE: dict[str, Callable[[], Iterator[bytes]]] = {
     "too short": lambda: iter([file("a")[:700]]),
     "no end": lambda: iter([file("a")]),
     "more behind the end": lambda: iter([file("a"), END, file("b")]),
+    "padding without an end": lambda: itertools.chain([file("a")], (END for _ in range(10_000))),
     "nothing": lambda: iter([]),
 }
+
+
+def test_padding_of_other_programs_is_accepted(into: Path) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        archive.addfile(tarfile.TarInfo("a"))
+    assert len(made.getvalue()) == 10_240
+    unpack(iter([made.getvalue()]), into, **MOST)
+    assert (into / "a").exists()
 
 
 @pytest.mark.parametrize("name", HOSTILE)
