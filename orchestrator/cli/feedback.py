@@ -17,7 +17,7 @@ from orchestrator.results import RunResult, Status
 from orchestrator.runs.feedback import Feedback, ReviewedRequest, feedback_from_file
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.turns import delivered
-from orchestrator.text.quantities import count
+from orchestrator.text.quantities import count, listing
 from orchestrator.text.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ def continue_from_feedback(
         known = {source for turn in delivered(directory, worker) for source in turn.sources}
         look = request.next_feedback if number else request.feedback
         found = look(known, anybody=options.any_author)
+        _tell_left_out(found)
         if not found.message and number:
-            tell(f"worker {worker}: there is nothing new in the review")
-            return code
+            return _tell_end(worker, found)
         _confirm(worker, found, yes=options.yes)
         try:
             code = proceed(found, _Answer(request, found))
@@ -164,6 +164,25 @@ def continue_from_feedback(
     return code
 
 
+def _tell_left_out(found: Feedback) -> None:
+    if found.strangers:
+        tell(
+            f"left out: {count(found.strangers, 'comment')} by people who cannot push "
+            "(`--any-author` sends these too)"
+        )
+    for unread in found.unread:
+        tell(f"not read: {unread}")
+
+
+def _tell_end(worker: int, found: Feedback) -> int:
+    """Say that there is nothing new, and return the exit code: 1 if a job has not passed."""
+    red = [f"{listing(found.failed, 'job')} failed"] if found.failed else []
+    red += [f"{listing(found.unended, 'job')} did not end in time"] if found.unended else []
+    but = f", but {' and '.join(red)}" if red else ""
+    tell(f"worker {worker}: there is nothing new in the review{but}")
+    return 1 if red else 0
+
+
 def _confirm(worker: int, found: Feedback, *, yes: bool) -> None:
     """Show what is sent, and ask whether to send it.
 
@@ -171,11 +190,6 @@ def _confirm(worker: int, found: Feedback, *, yes: bool) -> None:
         ConfigError: There is nothing to send, or nobody to ask.
         typer.Exit: The user does not want to send it.
     """
-    if found.strangers:
-        tell(
-            f"left out: {count(found.strangers, 'comment')} by people who cannot push "
-            "(`--any-author` sends these too)"
-        )
     if not found.message:
         raise ConfigError(
             f"there is nothing new for worker {worker}: no unresolved comment and no failed job",

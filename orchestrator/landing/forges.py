@@ -206,7 +206,8 @@ class GitHub(_Program):
         fields = f"--json={','.join(wanted)},isCrossRepository"
         # `gh` also lists requests from forks, whose branches anybody can name so.
         found = self._list(self.command("pr", "list", *words, fields))
-        return _existing([one for one in found if one.get("isCrossRepository") is False], *wanted)
+        own = [request for request in found if request.get("isCrossRepository") is False]
+        return _existing(own, *wanted)
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
         """Return the command that creates a pull request, and its stdin."""
@@ -234,10 +235,10 @@ class GitLab(_Program):
         words = (f"--source-branch={head}", f"--per-page={_MOST_REQUESTS}", "--output=json")
         # `glab` also lists requests from forks, whose branches anybody can name so.
         found = [
-            one
-            for one in self._list(self.command("mr", "list", *words))
-            if isinstance(source := one.get("source_project_id"), int)
-            if source == one.get("target_project_id")
+            request
+            for request in self._list(self.command("mr", "list", *words))
+            if isinstance(source := request.get("source_project_id"), int)
+            if source == request.get("target_project_id")
         ]
         return _existing(found, "iid", "web_url", "description", "target_branch")
 

@@ -32,6 +32,7 @@ _MOST_OF_TEXT = 4000
 _MOST_OF_MESSAGE = 80 * 1024
 _MOST_QUOTES = 200
 """Maximum number of comments and logs in one message."""
+_MOST_LOGS = 100
 _MOST_AUTHORS = 50
 _POLL = 30.0
 """Seconds between two looks at jobs that have not ended."""
@@ -59,6 +60,12 @@ class Feedback:
     """Number of comments that were left out, because their authors cannot push."""
     rest: int = 0
     """Number of comments and jobs for which the message had no room."""
+    unread: tuple[str, ...] = ()
+    """What was not read, because there are more comments or jobs than are read."""
+    failed: tuple[str, ...] = ()
+    """Names of all jobs of the latest commit that failed, also of those that are not new."""
+    unended: tuple[str, ...] = ()
+    """Names of the jobs of the latest commit that have not ended."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +134,14 @@ class ReviewedRequest:
         Raises:
             ForgeError: The program failed.
         """
-        quotes, strangers = [], 0
-        for comment in self._review.comments(self.request.number):
+        quotes, strangers, seen = [], 0, {*known}
+        comments, unread_comments = self._review.comments(self.request.number)
+        for comment in comments:
             source = f"comment {comment.id}"
             # protection: own-comments-are-no-feedback
-            if source in known or comment.body.lstrip().startswith(_OWN):
+            if source in seen or comment.body.lstrip().startswith(_OWN):
                 continue
+            seen.add(source)
             # protection: comments-of-strangers-are-left-out
             if not anybody and not self._may_write(comment.author):
                 strangers += 1
@@ -140,11 +149,25 @@ class ReviewedRequest:
             line = "" if comment.line is None else f", line {comment.line}"
             head = f"Comment by {_name(comment.author)} on {_name(comment.path)}{line}:"
             quotes.append(_Quote(source, head, comment.body))
-        for job in self._review.jobs(self.request.number):
-            if job.has_failed and f"job {job.id}" not in known:
-                head = f"The job {_name(job.name)} failed. The end of its log:"
-                quotes.append(_Quote(f"job {job.id}", head, self._log(job)))
-        return replace(_told(quotes), strangers=strangers)
+        jobs, unread_jobs = self._review.jobs(self.request.number)
+        failed = {f"job {job.id}": job for job in jobs if job.end}
+        fresh = [source for source in failed if source not in known]
+        for source in fresh[:_MOST_LOGS]:
+            job = failed[source]
+            what = "The end of its log:" if job.said is None else "What is known of it:"
+            head = f"The job {_name(job.name)} {job.end}. {what}"
+            text = self._log(job) if job.said is None else job.said
+            quotes.append(_Quote(source, head, text))
+        unread = tuple(filter(None, (unread_comments, unread_jobs)))
+        told = _told(quotes, unread)
+        return replace(
+            told,
+            rest=told.rest + len(fresh[_MOST_LOGS:]),
+            strangers=strangers,
+            unread=unread,
+            failed=tuple({one_line(job.name, limit=200): 1 for job in failed.values()}),
+            unended=tuple({one_line(job.name, limit=200): 1 for job in jobs if not job.end}),
+        )
 
     def next_feedback(
         self,
@@ -154,14 +177,13 @@ class ReviewedRequest:
         wait: Callable[[float], object] = time.sleep,
     ) -> Feedback:
         """Return what is new as soon as there is something, or no job runs any more."""
+        found = Feedback()
         for look in range(1, int(_PATIENCE / _POLL) + 1):
             found = self.feedback(known, anybody=anybody)
-            jobs = self._review.jobs(self.request.number)
-            may_begin = look < _UNTIL_BEGUN
-            if found.message or (not may_begin and all(job.has_failed for job in jobs)):
-                return found
+            if found.message or (look >= _UNTIL_BEGUN and not found.unended):
+                break
             wait(_POLL)
-        return Feedback()
+        return found
 
     def _may_write(self, author: str) -> bool:
         if author not in self._writers and len(self._writers) < _MOST_AUTHORS:
@@ -224,13 +246,14 @@ def feedback_from_file(path: Path) -> Feedback:
     return replace(_told(quotes), sources=())
 
 
-def _told(quotes: Collection[_Quote]) -> Feedback:
-    """Return the first texts as one message."""
+def _told(quotes: Collection[_Quote], unread: Collection[str] = ()) -> Feedback:
+    """Return the first texts as one message, which says what was not read."""
     kept = list(_fitting(quotes))
     if not kept:
         return Feedback()
+    notes = [f"Not read: {', '.join(unread)}."] if unread else []
     return Feedback(
-        message="\n\n".join((_HEAD, *map(str, kept))),
+        message="\n\n".join((_HEAD, *notes, *map(str, kept))),
         sources=tuple(quote.source for quote in kept),
         rest=len(quotes) - len(kept),
     )

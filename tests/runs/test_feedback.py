@@ -11,6 +11,7 @@ from orchestrator.cli.app import run
 from orchestrator.cli.commands import resume as command
 from orchestrator.git.repository import Repository
 from orchestrator.landing import forges as programs
+from orchestrator.landing import reviews
 from orchestrator.runs import feedback
 from orchestrator.runs.continued_worker import ContinuedWorker
 from orchestrator.runs.feedback import ReviewedRequest, feedback_from_file
@@ -221,6 +222,143 @@ class TestMessage:
         found.rename(forges.place / "open")
 
 
+MORE = {"pageInfo": {"hasPreviousPage": True, "startCursor": "older"}}
+
+
+def with_more(review: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer of GitHub after which there are older threads and jobs."""
+    asked = review["data"]["repository"]["pullRequest"]
+    asked["reviewThreads"] |= MORE
+    asked["commits"]["nodes"][0]["commit"]["statusCheckRollup"]["contexts"] |= MORE
+    return review
+
+
+def of_rollup(review: dict[str, Any], state: str, commit: str = "c0ffee") -> dict[str, Any]:
+    """Return an answer of GitHub in which the latest commit has a state."""
+    latest = review["data"]["repository"]["pullRequest"]["commits"]["nodes"][0]["commit"]
+    latest["oid"] = commit
+    latest["statusCheckRollup"]["state"] = state
+    return review
+
+
+class TestRedCommit:
+    """Whatever makes a commit red is told, or it is said that it was not read."""
+
+    @pytest.fixture(autouse=True)
+    def few_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reviews, "_MOST_PAGES", 2)
+        monkeypatch.setattr(feedback, "_MOST_LOGS", 3)
+
+    @pytest.mark.parametrize(
+        ("end", "said"),
+        [("FAILURE", "failed"), ("TIMED_OUT", "took too long"), ("CANCELLED", "was cancelled"),
+         ("STARTUP_FAILURE", "could not start"), ("ACTION_REQUIRED", "waits for"),
+         ("NEW_IN_2030", "failed"), ("SUCCESS", ""), ("NEUTRAL", ""), ("SKIPPED", "")],
+    )  # fmt: skip
+    def test_conclusions_of_jobs(self, repo: Path, forges: Forges, end: str, said: str) -> None:
+        forges.answer(("graphql", github(jobs=({**FAILED, "conclusion": end},))))
+        found = request(repo).feedback(())
+        assert (f"The job `unit` {said}" in found.message) is bool(said)
+        assert found.failed == (("unit",) if said else ())
+
+    def test_statuses_of_other_systems(self, repo: Path, forges: Forges) -> None:
+        def status(state: str) -> dict[str, object]:
+            said = {"description": f"{HOSTILE}2 tests failed", "targetUrl": "https://ci.example/9"}
+            return {"context": f"ci/{state.lower()}", "state": state, **said}
+
+        states = ("FAILURE", "ERROR", "PENDING", "EXPECTED", "SUCCESS")
+        review = of_rollup(github(jobs=tuple(map(status, states))), "FAILURE")
+        forges.answer(("graphql", review))
+        found = request(repo).feedback(())
+        assert found.failed == ("ci/failure", "ci/error")
+        assert found.unended == ("ci/pending", "ci/expected")
+        assert found.sources == ("job c0ffee ci/failure", "job c0ffee ci/error")
+        assert found.message.count("2 tests failed") == 2
+        assert [effect for effect in EFFECTS if effect in found.message] == []
+        asked = next(str(call["argv"]) for call in forges.calls() if "StatusContext" in str(call))
+        assert "... on StatusContext { context state targetUrl description }" in asked
+        # Nothing is new on this commit, and everything on the next.
+        assert request(repo).feedback(found.sources).message == ""
+        forges.answer(("graphql", of_rollup(review, "FAILURE", "beef")))
+        assert len(request(repo).feedback(found.sources).sources) == 2
+
+    def test_red_commit_without_a_failed_job(self, repo: Path, forges: Forges) -> None:
+        forges.answer(("graphql", of_rollup(github(jobs=OTHERS), "FAILURE")))
+        found = request(repo).feedback(())
+        assert (found.sources, found.unended) == (("job c0ffee",), ("slow",))
+        assert "reports no job that explains" in found.message
+        forges.answer(("graphql", of_rollup(github(jobs=OTHERS), "SUCCESS")))
+        assert request(repo).feedback(()).message == ""
+
+    def test_older_pages_are_read(self, repo: Path, forges: Forges) -> None:
+        newer = with_more(github(comment("ann", "second")))
+        older = github(comment("ann", "first", "old"), jobs=(FAILED,))
+        forges.answer(("before=older", older), ("graphql", newer), ANN, ("--log-failed", "x"))
+        found = request(repo).feedback(())
+        assert found.sources == ("comment old-ann", "comment c-ann", "job 5")
+        assert found.unread == ()
+
+    def test_what_is_not_read_is_said(self, repo: Path, forges: Forges) -> None:
+        forges.answer(("graphql", with_more(github(comment("ann", "x")))), ANN)
+        found = request(repo).feedback(())
+        assert found.unread == ("discussions before the last 100", "jobs before the last 200")
+        assert found.sources == ("comment c-ann",), "an entry that is on several pages counts once"
+        assert "Not read: discussions before the last 100, jobs before the" in found.message
+        assert len([call for call in forges.calls() if "graphql" in call["argv"]]) == 4
+        forges.answer(("graphql", with_more(github())))
+        found = request(repo).feedback(())
+        assert (found.message, len(found.unread)) == ("", 2)
+
+    def test_number_of_logs_is_limited(self, repo: Path, forges: Forges) -> None:
+        jobs = tuple({**FAILED, "databaseId": number % 5} for number in range(9))
+        forges.answer(("graphql", github(jobs=jobs)), ("--log-failed", "x"))
+        found = request(repo).feedback(())
+        assert (len(found.sources), found.rest) == (3, 2)
+        assert len([call for call in forges.calls() if "--log-failed" in call["argv"]]) == 3
+
+    def test_long_discussion_and_odd_cursors(self, repo: Path, forges: Forges) -> None:
+        review = github(comment("ann", "x"))
+        asked: Any = review["data"]
+        threads = asked["repository"]["pullRequest"]["reviewThreads"]
+        threads["nodes"][0]["comments"] |= MORE
+        for cursor in ("x" * 5000, None, ""):
+            threads["pageInfo"] = {"hasPreviousPage": True, "startCursor": cursor}
+            forges.answer(("graphql", review), ANN)
+            assert request(repo).feedback(()).unread == (
+                "discussions before the last 100, comments before the last 50 of a discussion",
+            )
+
+    def test_pages_of_gitlab(self, repo: Path, forges: Forges) -> None:
+        note = {"id": 1, "author": {"username": "ann"}, "resolvable": True, "resolved": False}
+        talks, passed = [{"notes": []}] * 100, [{"id": 1, "status": "success"}] * 100
+        members = [{"username": "ann", "access_level": 30}]
+        other = (("members/all?query=ann", members), ("/trace", "x"), ("pipelines?", [{"id": 4}]))
+        jobs = [{"id": 8, "name": "unit", "status": "failed"},
+                {"id": 9, "name": "lint", "status": "canceled"}]  # fmt: skip
+        forges.answer(
+            ("discussions?per_page=100&page=2", [{"notes": [{**note, "body": "Rename."}]}]),
+            ("jobs?per_page=100&page=2", jobs), ("discussions", talks), ("/jobs?", passed), *other,
+        )  # fmt: skip
+        found = request(repo, "glab").feedback(())
+        assert found.sources == ("comment 1", "job 8", "job 9")
+        assert "The job `lint` was cancelled" in found.message
+        assert found.unread == ()
+        forges.answer(("discussions", talks), ("/jobs?", passed), *other)
+        found = request(repo, "glab").feedback(())
+        assert found.unread == ("discussions after the first 200", "jobs before the last 200")
+
+    @pytest.mark.parametrize("state", ["failed", "canceled", "running", "success"])
+    def test_pipeline_of_gitlab_without_a_job(self, repo: Path, forges: Forges, state: str) -> None:
+        jobs = [{"id": 7, "name": "lint", "status": "success"}]
+        runs = [{"id": 4, "status": state}]
+        forges.answer(("discussions", []), ("pipelines?", runs), ("/jobs?", jobs))
+        found = request(repo, "glab").feedback(())
+        is_red = state in ("failed", "canceled")
+        assert found.failed == (("pipeline",) if is_red else ())
+        assert found.sources == (("job pipeline 4",) if is_red else ())
+        assert found.unended == (("pipeline",) if state == "running" else ())
+
+
 class TestFile:
     def test_failures_of_a_junit_file(self, tmp_path: Path) -> None:
         file = tmp_path / "junit.xml"
@@ -339,6 +477,28 @@ class TestCommand:
         turns = delivered(state_of(repo), 1)
         assert [turn.sources for turn in turns] == [("comment c-ann",), ("job 1",), ("job 2",)]
         assert len(forges.calls("comment")) == 3
+
+    @pytest.mark.parametrize("end", ["failed", "did not end in time"])
+    def test_watch_does_not_end_green_on_a_red_commit(
+        self,
+        repo: Path,
+        forges: Forges,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        end: str,
+    ) -> None:
+        monkeypatch.setattr(feedback, "_POLL", 0.01)
+        monkeypatch.setattr(feedback, "_PATIENCE", 0.05)
+        monkeypatch.setattr(reviews, "_MOST_PAGES", 2)
+        jobs = (FAILED,) if end == "failed" else OTHERS
+        review = with_more(github(comment("ann", "x"), jobs=jobs))
+        forges.answer(("graphql", review), ANN, ("--log-failed", "x"))
+        assert run([*self.WORDS, "--yes", "--watch", "9"]) == 1
+        assert len(delivered(state_of(repo), 1)) == 1
+        said = capsys.readouterr().err
+        name = "unit" if end == "failed" else "slow"
+        assert f"nothing new in the review, but job `{name}` {end}" in said
+        assert "not read: jobs before the last 200" in said
 
     def test_watch_ends_after_so_many_turns(
         self, repo: Path, forges: Forges, monkeypatch: pytest.MonkeyPatch
