@@ -3,6 +3,7 @@
 #
 #   setup-engine.sh           install everything
 #   setup-engine.sh engine    install what an installed package needs: all but Python's venv
+#   setup-engine.sh packages  the same without an engine, for an engine that is elsewhere
 #   setup-engine.sh python    install only the packages that a virtual environment requires
 #   setup-engine.sh chromium  install only the browser that shows pages in tests
 #
@@ -69,7 +70,8 @@ need() { # PACKAGE...
 }
 
 # Return 0 if the engine answers, 13 if this user has no access, 1 for any other failure.
-# Like the orchestrator, this uses DOCKER_HOST and ignores contexts of the docker command.
+# Of what may choose an engine, this knows only DOCKER_HOST. `orchestrator setup`, which also knows
+# contexts of the docker command and needs no such command for ssh, does not ask this script then.
 ping_engine() {
     case $host in
         '' | unix://*) ;;
@@ -153,13 +155,12 @@ if [ "${1:-all}" = chromium ]; then
     need chromium
     exit
 fi
-if [ "${1:-all}" = engine ]; then
-    need git
-else
-    need python3 python3-venv git
-fi
+case ${1:-all} in
+    engine | packages) need git ;;
+    *) need python3 python3-venv git ;;
+esac
 if [ "${1:-all}" != python ]; then
-    setup_engine
+    if [ "${1:-all}" != packages ]; then setup_engine; fi
     # mmdebstrap builds the base image on machines that cannot reach an image registry.
     install mmdebstrap || say "note: no mmdebstrap: the base image can only be pulled"
 fi

@@ -4,14 +4,17 @@ import os
 import shutil
 import socketserver
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.images.machine import prepare_machine
-from orchestrator.errors import ConfigError
+from orchestrator.engine import machine
+from orchestrator.engine.machine import prepare_machine
+from tests.engine.docker.test_address import make_context
+from tests.support.errors import raises
 
 SCRIPT = Path(__file__).parents[2] / "images" / "setup-engine.sh"
 
@@ -82,18 +85,73 @@ def test_script_works_without_stdin(complete_path: str, engine: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.fixture
+def local_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variable and no context choose an engine."""
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "docker").mkdir()
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+
+
+@pytest.mark.usefixtures("local_choice")
 def test_package_prepares_a_machine_without_a_virtual_environment(
-    complete_path: str, engine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PATH", complete_path)
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{engine}")
+    (tmp_path / "images").mkdir()
+    script = tmp_path / "images" / SCRIPT.name
+    monkeypatch.setattr(machine, "build_files", lambda: tmp_path)
+    script.write_text('echo "$*, $PYTHON" >&2')
     said: list[str] = []
     prepare_machine(said.append)
-    assert said == []
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/gone")
-    with pytest.raises(ConfigError, match="does not answer") as raised:
+    assert said == [f"engine, {sys.executable}"]
+    script.write_text("printf 'error: no engine\\n\\nhint: start it\\n' >&2; exit 3")
+    with raises("machine.unprepared", "no engine") as raised:
         prepare_machine(said.append)
-    assert raised.value.hint == "start it, or unset `DOCKER_HOST`"
+    assert raised.value.hint == "start it"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"DOCKER_HOST": "ssh://me@far.example"},
+        {"DOCKER_HOST": "unix:///nowhere/engine.sock"},
+        {"DOCKER_CONTEXT": "mine"},
+        {},  # the context of `docker context use`
+    ],
+)
+@pytest.mark.usefixtures("local_choice")
+def test_no_engine_is_installed_beside_the_chosen_one(
+    choice: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("mine", "other"):
+        make_context(tmp_path / "docker", name, "unix:///nowhere/engine.sock")
+    (tmp_path / "docker/config.json").write_text('{"currentContext": "other"}')
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / SCRIPT.name).write_text('echo "$*" >&2')
+    monkeypatch.setattr(machine, "build_files", lambda: tmp_path)
+    for name, value in choice.items():
+        monkeypatch.setenv(name, value)
+    said: list[str] = []
+    prepare_machine(said.append)
+    assert said == ["packages"]
+
+
+def test_packages_are_installed_without_an_engine(bare_path: Path) -> None:
+    for name in ("date", "sleep", "cat"):
+        (bare_path / name).symlink_to(str(shutil.which(name)))
+    done = run(str(bare_path), "ssh://me@far.example", "packages", stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (0, "installing git\ninstalling mmdebstrap\n")
+
+
+@pytest.mark.usefixtures("local_choice")
+def test_nothing_is_installed_for_a_context_that_is_missing(
+    bare_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(bare_path))
+    monkeypatch.setenv("DOCKER_CONTEXT", "gone")
+    with raises("docker-context.unreadable", "`gone`"):
+        prepare_machine(pytest.fail)
 
 
 def test_missing_mmdebstrap_is_only_noted(

@@ -22,8 +22,8 @@ from orchestrator.cli.options import with_options
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.engine.images.archive import load_images
 from orchestrator.engine.images.builder import ImageBuilder, image_statuses
-from orchestrator.engine.images.machine import prepare_machine
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
+from orchestrator.engine.machine import prepare_machine
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.text.sanitize import one_line
 

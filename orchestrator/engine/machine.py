@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+from orchestrator.engine.docker.address import chosen_address
 from orchestrator.engine.image_protocol import Progress
 from orchestrator.engine.images.recipes import build_files
 from orchestrator.errors import ConfigError
@@ -17,12 +18,16 @@ _HINT = "hint: "
 def prepare_machine(progress: Progress) -> None:
     """Install git, mmdebstrap and a Docker engine where they are missing, and start the engine.
 
+    If the user chose another engine, by `DOCKER_HOST` or a context, none is installed or started.
+
     Raises:
-        ConfigError: Something cannot be installed or started, or this user may not use the engine.
+        ConfigError: Something cannot be installed or started, this user may not use the engine, or
+            the chosen context cannot be read.
     """
+    part = "packages" if chosen_address(os.environ).source else "engine"
     # `sudo` asks for a password at the terminal, not on these streams.
     with subprocess.Popen(
-        ["/bin/sh", str(build_files() / SCRIPT), "engine"],
+        ["/bin/sh", str(build_files() / SCRIPT), part],
         env={**os.environ, "PYTHON": sys.executable},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
