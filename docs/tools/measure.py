@@ -57,8 +57,9 @@ LIMITS: Mapping[str, Limit] = {
     "public names per module, 90th percentile": Limit(11, 11),
     "public names per module, most": Limit(40, 40),
     "docstrings with a vague verb, percent": Limit(2, 2),
-    # Places with volumes (`engine/in_place` and what uses it) came on top of what existed.
-    "lines": Limit(91_900, 70_000),
+    # Places with volumes (`engine/in_place` and what uses it) came on top of what existed; then
+    # answers of API servers, forges and proxies that were not expected.
+    "lines": Limit(93_000, 70_000),
     "lines of docstrings, percent": Limit(14, 13),
     "modules": Limit(592, 440),
     "lines per function": Limit(18.2, 20),

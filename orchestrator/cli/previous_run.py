@@ -13,10 +13,10 @@ from orchestrator.record.history import find_run
 from orchestrator.results import Status, WorkerResult
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord, read_record
-from orchestrator.workflow.contents import digests, matches, same_work
+from orchestrator.workflow.contents import digests, matches
 from orchestrator.workflow.model import Earlier, Workflow
 from orchestrator.workflow.parsing.reader import Reading
-from orchestrator.workflow.planning import NO_PROGRAMS, Programs, config_of
+from orchestrator.workflow.planning import NO_PROGRAMS, Programs, config_of, same_work
 from orchestrator.workflow.selection import missing, starting_at
 
 _NAMED = 10

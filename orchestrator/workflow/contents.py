@@ -5,7 +5,6 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from hashlib import sha256
 
-from orchestrator.config.run import ParallelConfig
 from orchestrator.workflow.model import Workflow
 
 _SETTINGS = (
@@ -39,26 +38,6 @@ def digests(workflow: Workflow) -> dict[str, str]:
         digest = sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         by_id[task.id] = task.digest or digest
     return by_id
-
-
-def same_work(config: ParallelConfig, other: ParallelConfig) -> bool:
-    """Return whether two settings of a task let it do the same work.
-
-    Variables of services are left out, because records do not have them.
-    """
-    return _work(config) == _work(other)
-
-
-def _work(config: ParallelConfig) -> list[object]:
-    project, triggers = config.project, config.triggers
-    services = {
-        name: service.model_dump(exclude={"env", "variables"})
-        for name, service in project.services.items()
-    }
-    return [
-        *(config.agent, config.agent_cli, config.model, config.image),
-        *(project.setup, project.checks, services, triggers.paths, triggers.enforce),
-    ]
 
 
 def matches(workflow: Workflow, earlier: Mapping[str, str]) -> dict[str, str]:

@@ -173,6 +173,26 @@ def config_of(
     return config.model_copy(update={**update, "tasks": (task.task,), "models": ()})
 
 
+def same_work(config: ParallelConfig, other: ParallelConfig) -> bool:
+    """Return whether two settings of a task let it do the same work.
+
+    Variables of services are left out, because records do not have them.
+    """
+    return _work(config) == _work(other)
+
+
+def _work(config: ParallelConfig) -> list[object]:
+    project, triggers = config.project, config.triggers
+    services = {
+        name: service.model_dump(exclude={"env", "variables"})
+        for name, service in project.services.items()
+    }
+    return [
+        *(config.agent, config.agent_cli, config.model, config.image),
+        *(project.setup, project.checks, services, triggers.paths, triggers.enforce),
+    ]
+
+
 def distinct_settings(
     config: ParallelConfig, workflow: Workflow, programs: Programs
 ) -> list[tuple[ParallelConfig, list[Task]]]:
