@@ -85,15 +85,14 @@ def unpack_part(root: str, name: str, size: str, sha256: str, known: str) -> Non
         ValueError: The archive is not what was sent.
     """
     with alone(root, ARRIVED):
-        archive = _archive(root, name)
         # Else the call is a repeated one, of which the answer was lost.
-        if archive.exists() or _arrived(root).get(name, {}).get("known") != known:
-            _unpack(root, name, archive, int(size), sha256, known)
+        if _archive(root, name).exists() or _arrived(root).get(name, {}).get("known") != known:
+            _unpack(root, name, int(size), sha256, known)
     print("{}", flush=True)
 
 
-def _unpack(root: str, name: str, archive: Path, size: int, sha256: str, known: str) -> None:
-    top, record = archive.parent, _arrived(root)
+def _unpack(root: str, name: str, size: int, sha256: str, known: str) -> None:
+    archive, top, record = _archive(root, name), _top(root, name), _arrived(root)
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     # protection: files-arrive-unaltered-in-pod
@@ -185,7 +184,7 @@ def measure(root: str) -> None:
     print(json.dumps({"arrived": known}), flush=True)
 
 
-class Sign:
+class _Sign:
     """A file that a program in another container changes again and again while it is alive."""
 
     def __init__(self, path: Path) -> None:
@@ -211,7 +210,7 @@ def watch(root: str) -> None:
     """Measure until the porter has ended, and with it the place."""
     os.makedirs(f"{root}/output", exist_ok=True)
     usage = Path(_spec(root)["usage"])
-    porter = Sign(usage / _BEAT)
+    porter = _Sign(usage / _BEAT)
     while porter.silence() < _SILENCE and not (usage / _OVER).exists():
         begun = time.monotonic()
         _measure(root)
@@ -305,7 +304,7 @@ class Measurements:
 
     def __init__(self, usage: str, step: str) -> None:
         self._path = Path(usage, f"{step}.json")
-        self._sign = Sign(self._path)
+        self._sign = _Sign(self._path)
 
     def last(self) -> DiskUse:
         """Return the last measurement of the files that the step may write.
