@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import IO
 
@@ -109,13 +109,28 @@ def blobs(
         return
     if base == tip:
         return
+    with closing(versions(repository, base=base, tip=tip)) as rows:
+        for name, _, (mode, found) in rows:
+            if mode.startswith(_REGULAR):
+                yield name, found
+
+
+def versions(
+    repository: Repository, *, base: str, tip: str
+) -> Generator[tuple[str, tuple[str, str], tuple[str, str]], None, None]:
+    """Yield each path that differs between two commits, with its mode and object id in both.
+
+    Mode and id are zeros in a commit without the path.
+
+    Raises:
+        RepositoryError: Git failed.
+    """
     form = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", *_FORM)
     with _git(repository).reading(*form, base, tip) as output:
         words = records(output, b"\0")
         for said, path in zip(words, words, strict=False):
-            _, mode, _, found, _ = said.decode("ascii").split(" ")
-            if mode.startswith(_REGULAR):
-                yield os.fsdecode(path), found
+            old_mode, mode, old, found, _ = said.decode("ascii").removeprefix(":").split(" ")
+            yield os.fsdecode(path), (old_mode, old), (mode, found)
 
 
 def patch(

@@ -1,20 +1,18 @@
 """Describe the changes of a candidate: their size, the new lines, and a normalised form."""
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.git.changes import patch, stat_lines
 from orchestrator.git.repository import Repository
+from orchestrator.judging.forms import form_of
 from orchestrator.judging.instruments import Instruments, is_generated
 
 MOST_READ = 4 * 1024**2
 """Maximum number of bytes of a patch that are read."""
 _FILE = re.compile(r'\+\+\+ "?(?:b/)?(.*?)"?\t?$')
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-_COMMENT = re.compile(r"\s*(#|//|\*|/\*|--\s)")
-_IMPORT = re.compile(r"\s*(import|from|use|require|#include)\b")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Change:
     """New lines in the first MOST_READ bytes of the patch, without tests and generated files."""
     form: str
     """Hash that is equal for changes which differ only in blank lines, comments and the order of
-    imports.
+    `import` statements, in languages that are known; empty if nothing was changed.
     """
 
 
@@ -55,19 +53,13 @@ def read_change(
         if _is_product(instruments, path):
             lines += added + removed
     text = patch(repository, base=base, tip=commit, limit=MOST_READ).decode("utf-8", "replace")
-    rows = [*_rows(text)]
     new = tuple(
         NewLine(path, number, row[1:])
-        for path, number, row in rows
+        for path, number, row in _rows(text)
         if row[0] == "+" and _is_product(instruments, path)
     )
-    # The form ignores blanks, comments and the order of imports.
-    said = [(path, row[0], " ".join(row[1:].split())) for path, _, row in rows]
-    kept = [row for row in said if row[2] and not _COMMENT.match(row[2])]
-    imports = sorted(row for row in kept if _IMPORT.match(row[2]))
-    others = [row for row in kept if not _IMPORT.match(row[2])]
-    form = hashlib.sha256(repr((imports, others)).encode()).hexdigest()
-    return Change(lines, files, new, form if files else "")
+    form = form_of(repository, base=base, commit=commit) if files else ""
+    return Change(lines, files, new, form)
 
 
 def _is_product(instruments: Instruments, path: str) -> bool:
@@ -89,5 +81,3 @@ def _rows(text: str) -> Iterator[tuple[str, int, str]]:
             number += row[0] == "+"
         else:
             number += 1
-        if not in_hunk and row.startswith("Binary files "):
-            yield path, 0, f"+{row}"

@@ -25,7 +25,7 @@ from tests.support.judging import (
     judge,
 )
 from tests.support.landing import branch
-from tests.support.merges import World
+from tests.support.merges import Content, World
 from tests.support.repository import git
 
 LONG = RIGHT + "".join(
@@ -356,6 +356,20 @@ def test_candidate_whose_own_results_differ_does_not_pass(
     (found,) = (one for one in judgement.ranking[0].verdicts if one.command == check)
     assert (found.verdict, judgement.unstable) == ("unstable", ())
     assert (judgement.ranking[0].passes, judgement.exit_code) == (False, 1)
+
+
+@pytest.mark.parametrize("kind", ["indentation", "directive"])
+def test_different_changes_that_pass_alike_are_undecided(world: World, kind: str) -> None:
+    code = "int f(int *p) {\n    return *p;\n}\n"
+    loop = f"{RIGHT}\n\ndef total(n):\n    for i in n:\n        i = 0\n    return 1\n"
+    one: dict[str, Content] = {"calc.py": loop, "a.c": code}
+    other: dict[str, Content] = {
+        "indentation": {**one, "calc.py": loop.replace("    return 1", "        return 1")},
+        "directive": {**one, "a.c": f"#define return free(p); return\n{code}"},
+    }[kind]
+    judgement = judge(world, one, other)
+    assert [one.passes for one in judgement.ranking] == [True, True]
+    assert (judgement.decision, judgement.picked) == ("undecided", None)
 
 
 def test_suite_without_tests_passes_no_candidate(world: World) -> None:

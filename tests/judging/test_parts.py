@@ -1,6 +1,7 @@
 """Tests of JUnit files, hidden files, new lines of a change and instruments."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.shadowing import modules_of, shadows
 from tests.support.errors import raises
 from tests.support.judging import FILES, PRODUCT, RIGHT
-from tests.support.merges import World
+from tests.support.merges import Content, World
 
 JUNIT = b"""<testsuites><testsuite name="pytest" tests="3">
 <testcase classname="t" name="a"/>
@@ -124,17 +125,79 @@ def test_change_counts_the_product_and_has_its_new_lines(world: World) -> None:
     ]
 
 
-def test_equal_changes_have_the_same_form(world: World) -> None:
-    def form(text: str) -> str:
-        commit = world.commit({"calc.py": text})
-        found = read_change(Repository(world.repo), Instruments(), base=world.base, commit=commit)
-        return found.form
+def form(world: World, files: Mapping[str, Content]) -> str:
+    commit = world.commit(files)
+    found = read_change(Repository(world.repo), Instruments(), base=world.base, commit=commit)
+    return found.form
 
-    commented = RIGHT.replace("    return width", "\n    # the area\n    return  width")
-    assert form(RIGHT) == form(commented)
-    assert form(RIGHT) != form(RIGHT.replace("width *", "2 *"))
-    one, other = ("import a\nimport b\n" + PRODUCT, "import b\nimport a\n" + PRODUCT)
-    assert form(one) == form(other)
+
+C = "int f(int *p) {\n    return *p;\n}\n"
+EQUAL: Mapping[str, tuple[Mapping[str, Content], Mapping[str, Content]]] = {
+    "comment": ({"calc.py": RIGHT}, {"calc.py": RIGHT.replace("    r", "\n    # area\n    r")}),
+    "comment alone": ({"calc.py": RIGHT, "a.py": "# a\n"}, {"calc.py": RIGHT, "a.py": "\n#b\n"}),
+    "order of imports": ({"a.py": "import a\nimport b\n"}, {"a.py": "import b\nimport a\n"}),
+    "comment in C": ({"a.c": C}, {"a.c": C.replace("    r", "\n    // the value\n    r")}),
+}
+DIFFERENT: Mapping[str, tuple[Mapping[str, Content], Mapping[str, Content]]] = {
+    "operand": ({"calc.py": RIGHT}, {"calc.py": RIGHT.replace("width *", "2 *")}),
+    "indentation": (
+        {"calc.py": f"{PRODUCT}for i in x:\n    y = i\n    z = 1\n"},
+        {"calc.py": f"{PRODUCT}for i in x:\n    y = i\nz = 1\n"},
+    ),
+    "place": (
+        {"calc.py": PRODUCT.replace("):\n", "):\n    width = 1\n", 1)},
+        {"calc.py": PRODUCT.replace("name(kind):\n", "name(kind):\n    width = 1\n")},
+    ),
+    "spaces in a text": ({"a.py": "x = 'a  b'\n"}, {"a.py": "x = 'a b'\n"}),
+    "text of several lines": ({"a.py": 'x = """\n# a\n"""\n'}, {"a.py": 'x = """\n# b\n"""\n'}),
+    "blank line in a text": ({"a.py": 'x = """\n\n"""\n'}, {"a.py": 'x = """\n"""\n'}),
+    "joined line": ({"a.py": "x = 1 \\\n\n+2\n"}, {"a.py": "x = 1 \\\n+2\n"}),
+    "encoding": ({"a.py": "# coding: ascii\n"}, {"a.py": "# coding: latin-1\n"}),
+    "program": ({"a.py": "#!/bin/a\nx\n"}, {"a.py": "#!/bin/b\nx\n"}),
+    "imported names": (
+        {"a.py": "from a import f\nfrom b import f\n"},
+        {"a.py": "from b import f\nfrom a import f\n"},
+    ),
+    "place of an import": ({"a.py": "import a\nx()\n"}, {"a.py": "x()\nimport a\n"}),
+    "import in a text": (
+        {"a.py": 'x = """\nimport a\nimport b\n"""\n'},
+        {"a.py": 'x = """\nimport b\nimport a\n"""\n'},
+    ),
+    "directive": ({"a.c": C}, {"a.c": f"#define return free(p); return\n{C}"}),
+    "assignment": ({"a.c": C}, {"a.c": C.replace("    return", "    *p = 0;\n    return")}),
+    "order of headers": (
+        {"a.c": '#include "a.h"\n#include "b.h"\n'}, {"a.c": '#include "b.h"\n#include "a.h"\n'},
+    ),
+    "end of a comment": ({"a.c": "/*\n// a */ b();\n"}, {"a.c": "/*\n// a */ c();\n"}),
+    "template": ({"a.js": "x = `\n// a\n`\n"}, {"a.js": "x = `\n// b\n`\n"}),
+    "directive of a compiler": ({"a.c": "//a\n"}, {"a.c": "//b\n"}),
+    "heading": ({"a.md": "# a\n"}, {"a.md": "# b\n"}),
+    "blank line": ({"a.csv": "a\n\nb\n"}, {"a.csv": "a\nb\n"}),
+    "bytes": ({"a.bin": b"\0\1"}, {"a.bin": b"\0\2"}),
+    "mode": ({"a.sh": ("100644", "a")}, {"a.sh": ("100755", "a")}),
+    "type": ({"a.py": ("100644", "a")}, {"a.py": ("120000", "a")}),
+    "name of an empty file": ({"a": ""}, {"b": ""}),
+    "deleted file": ({"calc.py": RIGHT}, {"calc.py": RIGHT, "tests/__init__.py": None}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", EQUAL)
+def test_equal_changes_have_the_same_form(world: World, what: str) -> None:
+    one, other = EQUAL[what]
+    assert form(world, one) == form(world, other) != ""
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_different_changes_have_different_forms(world: World, what: str) -> None:
+    one, other = DIFFERENT[what]
+    assert form(world, one) != form(world, other)
+
+
+def test_large_changes_that_differ_at_the_end_have_different_forms(world: World) -> None:
+    many = {f"{number}.py": f"x = '{'x' * 9999}'\n" * 60 for number in range(9)}
+    one, other = ({**many, "z.py": text} for text in ("y\n", "z\n"))
+    assert form(world, one) != form(world, other)
+    assert form(world, one) == form(world, one)
 
 
 def test_instruments() -> None:
