@@ -5,7 +5,6 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from string import ascii_letters, digits
 from typing import Literal
 
 from orchestrator.broker.grant import Repository
@@ -18,9 +17,7 @@ READS = "git-upload-pack"
 _WRITES = "git-receive-pack"
 _LARGE_FILES = "info/lfs/objects/batch"
 _ALL = "/*"
-_CHARACTERS = f"{ascii_letters}{digits}._~+@-"
-"""Characters in names of repositories."""
-_NAME = rf"[{re.escape(_CHARACTERS)}]+"
+_NAME = r"[A-Za-z0-9._~+@-]+"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
 _PATH = re.compile(
     rf"/{PLACE}/(?P<host>{_HOST})/(?P<path>(?:{_NAME}/)*{_NAME})/"
@@ -35,26 +32,12 @@ def git_settings(
 ) -> Iterator[tuple[str, str]]:
     """Yield settings with which a worker's git reads the repositories through the broker."""
     start = f"{url}/{PLACE}/"
-    replaced: dict[str, str] = {}
-    named: list[str] = []
     for repository in repositories:
         scheme, _, place = repository.url.removesuffix("*").partition("://")
         host, _, path = place.partition("/")
         name = host.partition(":")[0]
         for spelling in (f"{scheme}://{place}", f"ssh://git@{name}/{path}", f"git@{name}:{path}"):
-            replaced[spelling] = f"{start}{place}"
-        if not place.endswith("/"):
-            replaced[f"{scheme}://{place}.git"] = f"{start}{place}.git"
-            named += (f"{scheme}://{place}", f"{scheme}://{place}.git")
-    whole = tuple(spelling for spelling in replaced if spelling.endswith("/"))
-    # git replaces the beginning of a URL, the longest one that is listed. Repositories whose names
-    # only begin with a listed name keep their URLs, because a longer beginning stands for itself.
-    # Not so with ssh, which most workers cannot use: the settings would be three times as large.
-    for longer in (f"{spelling}{more}" for spelling in named for more in _CHARACTERS):
-        if not longer.startswith(whole):
-            replaced.setdefault(longer, longer)
-    for spelling, target in replaced.items():
-        yield f"url.{target}.insteadOf", spelling
+            yield f"url.{start}{place}.insteadOf", spelling
     yield f"http.{start}.extraHeader", f"Authorization: Bearer {token}"
 
 

@@ -215,52 +215,26 @@ def test_redirect_to_the_name_with_git_is_followed_once(
     assert len(host.seen) == 4
 
 
-BROKER = "http://broker.internal:8080"
-
-
-@pytest.mark.parametrize(
-    ("url", "place"),
-    [
-        ("https://git.example/acme/lib", "git.example/acme/lib"),
-        ("https://git.example/acme/lib.git", "git.example/acme/lib.git"),
-        ("https://git.example/acme/lib/", "git.example/acme/lib/"),
-        ("ssh://git@git.example/acme/lib.git", "git.example/acme/lib.git"),
-        ("git@git.example:acme/lib", "git.example/acme/lib"),
-        ("https://git.example/acme/lib-two", "git.example/acme/lib-two"),
-        ("https://git.example/acme/li.git", "git.example/acme/li.git"),
-        ("http://own.example:8080/team/one-x.git", "own.example:8080/team/one-x.git"),
-        ("http://own.example:8080/team/below/one.git", "own.example:8080/team/below/one.git"),
-        ("ssh://git@own.example/team/one", "own.example:8080/team/one"),
-        # These only begin with a name that is listed.
-        ("https://git.example/acme/lib-public", None),
-        ("https://git.example/acme/lib2.git", None),
-        ("https://git.example/acme/lib.github.io", None),
-        ("https://git.example/acme/lib.git-x", None),
-        ("https://git.example/acme/lib.x", None),
-        ("https://git.example/acme/lib-two_", None),
-        ("https://git.example/acme/other", None),
-        ("http://own.example:8080/teams/one", None),
-    ],
-)
-def test_urls_of_listed_repositories_alone_lead_to_the_broker(
-    tmp_path: Path, url: str, place: str | None
-) -> None:
-    repositories = [f"https://git.example/acme/{name}" for name in ("lib", "lib-two", "li")]
-    repositories += [f"http://own.example:8080/team/{name}" for name in ("one", "*")]
-    listed = [Repository(url=one, key="a:b") for one in repositories]
-    git(tmp_path, "init", "--quiet")
-    plain = (tmp_path / ".git/config").read_text()
-    for order in (listed, listed[::-1]):
-        settings = git_configuration(git_settings(order, BROKER, "t"))
-        (tmp_path / ".git/config").write_text(plain + settings.partition("/etc/gitconfig\n")[2])
-        found = git(tmp_path, "ls-remote", "--get-url", url).strip()
-        assert found == (f"{BROKER}/git/{place}" if place else url)
-
-
-def test_token_is_sent_to_the_broker_alone() -> None:
-    listed = (Repository(url="https://git.example/acme/lib", key="a:b"),)
-    others = [pair for pair in git_settings(listed, BROKER, "t") if pair[0].startswith("http.")]
-    assert others == [(f"http.{BROKER}/git/.extraHeader", "Authorization: Bearer t")]
+def test_settings_of_git_lead_to_the_broker() -> None:
+    listed = (
+        Repository(url="https://git.example/acme/lib", key="a:b"),
+        Repository(url="http://own.example:8080/team/*", key="a:b"),
+    )
+    assert list(git_settings(listed, "http://broker.internal:8080", "t")) == [
+        ("url.http://broker.internal:8080/git/git.example/acme/lib.insteadOf", spelling)
+        for spelling in (
+            "https://git.example/acme/lib",
+            "ssh://git@git.example/acme/lib",
+            "git@git.example:acme/lib",
+        )
+    ] + [
+        ("url.http://broker.internal:8080/git/own.example:8080/team/.insteadOf", spelling)
+        for spelling in (
+            "http://own.example:8080/team/",
+            "ssh://git@own.example/team/",
+            "git@own.example:team/",
+        )
+    ] + [("http.http://broker.internal:8080/git/.extraHeader", "Authorization: Bearer t")]
 
 
 def test_git_reads_the_settings_from_a_file(tmp_path: Path) -> None:
