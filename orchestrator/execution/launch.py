@@ -75,9 +75,8 @@ class ContainerLimits:
         if status is None or status.exit_code == 0:
             return None
         end = self.end_on_record()
-        if end is None or end.reason is None:
-            return None
-        return Stop(*_OF_PLACES[end.reason])
+        found = None if end is None or end.reason is None else _OF_PLACES.get(end.reason)
+        return None if found is None else Stop(*found)
 
     def refresh(self) -> None:
         """Bring files that the container only reads up to date; if this fails, they stay."""
