@@ -287,7 +287,7 @@ class Stack:
                 f"which was not made by worker {branch.worker_id}",
                 key="remote.branch-taken",
                 hint="no push is forced; remove or rename the remote branch if it is not needed, "
-                "or choose another name for the next run with `--branch`",
+                "or choose another name: `orchestrator parallel --branch TEMPLATE`",
             )
         return there if tree == trees[0] else self._squash(git, branch, [there])
 
