@@ -16,7 +16,8 @@ from orchestrator.text.quantities import size
 
 MEASURE = 1.0
 """Seconds between two measurements of memory and of the number of processes."""
-_TWICE = 2
+_CONFIRMED = 2
+"""Measurements in a row after which deleted files count: the first may count a file twice."""
 _CHECK_NETWORK = 2.0
 """Seconds between two checks whether the worker still has its network."""
 _MEASURE_DISK = 0.25
@@ -131,14 +132,13 @@ class LimitMeter:
 
     def _note_deleted(self, deleted: int) -> None:
         """Stop a worker that fills the disk with deleted files, which no directory lists."""
-        # A file that was deleted a moment ago may still be in the last measurement, so two count.
         if not self._is_measured:
             return
         self._is_measured = False
         written = self._written + deleted
         self._over = self._over + 1 if deleted and written > self._limits.disk else 0
         # protection: deleted-files-count-against-disk-limit
-        if self._over >= _TWICE:
+        if self._over >= _CONFIRMED:
             self._stop_at_disk(written)
 
     def _stop_at_disk(self, written: int) -> None:

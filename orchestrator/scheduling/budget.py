@@ -111,14 +111,11 @@ class Budget:
 
     def _equal_share(self) -> _Given:
         """Return about what an earlier process gave to a worker, which is not recorded."""
-        config, number = self._config, job_count(self._config)
-        amounts = [
-            None if pool is None else min(pool.total / number, pool.total if most is None else most)
-            for pool, most in (
-                (self.budget, config.budget_per_worker), (self.tokens, config.tokens_per_worker),
-            )
-        ]  # fmt: skip
-        return _Given(*amounts)
+        config, number, full = self._config, job_count(self._config), Budget(self._config)
+        return _Given(
+            _share(full.budget, number, config.budget_per_worker, runs=True),
+            _share(full.tokens, number, config.tokens_per_worker, runs=True),
+        )
 
     def reopen(self, number: int) -> None:
         """Give up a worker's share, or what it has spent: its next share is for that, too."""

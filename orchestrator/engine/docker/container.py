@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from tenacity import (
 
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
-from orchestrator.engine.docker.counters import Meter, measure
+from orchestrator.engine.docker.counters import Meter, deleted_size, measure
 from orchestrator.engine.docker.errors import is_not_running, translated
 from orchestrator.engine.docker.network_filter import NetworkFilter
 from orchestrator.engine.docker.process import run_in
@@ -225,7 +226,8 @@ class DockerContainer:
 
     def usage(self) -> Usage | None:
         """Return current resource usage; None if the container is not running."""
-        return measure(self._client, self._id)
+        usage = measure(self._client, self._id)
+        return None if usage is None else replace(usage, deleted=deleted_size(self._id))
 
     def lost_network(self) -> str | None:
         """Return why the worker's container has lost its network; None if it has not."""

@@ -221,32 +221,33 @@ def deleted_size(container_id: str, *, seconds: float = _LONGEST_SEARCH) -> int:
         seconds: Time after which the search ends.
     """
     until = time.monotonic() + seconds
-    found: dict[tuple[int, int], int] = {}
-    for place in _STARTING:
+    found, in_memory, listed = dict[tuple[int, int], int](), set[str](), ""
+    lists = (ROOT / place.format(container_id) / "cgroup.procs" for place in _STARTING)
+    # The container may end meanwhile.
+    with suppress(OSError):
+        listed = next((file.read_text() for file in lists if os.access(file, os.R_OK)), "")
+    for process in (Path("/proc", pid) for pid in listed.split()):
+        # So may a process, or it belongs to another user.
         with suppress(OSError):
-            for pid in (ROOT / place.format(container_id) / "cgroup.procs").read_text().split():
-                found |= _deleted(Path("/proc", pid), until)
+            in_memory = in_memory or _devices_in_memory(process)
+            for link in (process / "fd").iterdir():
+                if time.monotonic() > until:
+                    return sum(found.values())
+                with suppress(OSError):
+                    info = link.stat()
+                    # What is in memory has a limit already.
+                    is_gone = stat.S_ISREG(info.st_mode) and info.st_nlink == 0
+                    if is_gone and _device(info) not in in_memory:
+                        found[info.st_dev, info.st_ino] = info.st_blocks * _BLOCK
     return sum(found.values())
 
 
-def _deleted(process: Path, until: float) -> dict[tuple[int, int], int]:
-    """Return the sizes of the deleted files that a process has open, by device and inode."""
-    found = {}
-    with suppress(OSError):
-        mounts = [line.split(" - ") for line in split_lines((process / "mountinfo").read_text())]
-        in_memory = {left.split()[2] for left, right in mounts if right.startswith("tmpfs ")}
-        with os.fdopen(os.memfd_create("device")) as own:
-            in_memory.add(_device(os.fstat(own.fileno())))
-        for link in (process / "fd").iterdir():
-            if time.monotonic() > until:
-                break
-            with suppress(OSError):
-                info = link.stat()
-                # What is in memory has a limit already.
-                is_gone = stat.S_ISREG(info.st_mode) and info.st_nlink == 0
-                if is_gone and _device(info) not in in_memory:
-                    found[info.st_dev, info.st_ino] = info.st_blocks * _BLOCK
-    return found
+def _devices_in_memory(process: Path) -> set[str]:
+    """Return the devices of the file systems in memory that a process sees, and that of memfds."""
+    mounts = [line.partition(" - ") for line in split_lines((process / "mountinfo").read_text())]
+    devices = {left.split()[2] for left, _, kind in mounts if kind.startswith("tmpfs ")}
+    with os.fdopen(os.memfd_create("device")) as own:
+        return devices | {_device(os.fstat(own.fileno()))}
 
 
 def _device(info: os.stat_result) -> str:
@@ -268,7 +269,6 @@ def measure(client: docker.APIClient, container_id: str) -> Usage | None:
         pids=pids["current"],
         pids_limit=pids.get("limit"),
         cpu=stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage"),
-        deleted=deleted_size(stats.get("id", container_id)),
     )
 
 

@@ -1,6 +1,8 @@
 """What the kernel counted for a container is exact, whatever its processes do."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.docker import DockerEngine, counters
 from orchestrator.engine.docker.counters import control_groups, read_counters
+from orchestrator.machine import is_in_memory
 from tests.support.containers import Run, Starter, finish
 
 MIB = 2**20
@@ -42,6 +45,27 @@ def test_both_versions_of_control_groups_are_read(tmp_path: Path) -> None:
     new = written(tmp_path / "v2", NEW)
     assert read_counters({"": new}) == EXPECTED
     assert read_counters({**old, "": new}) == EXPECTED, "v1 serves the controllers that it has"
+
+
+def test_deleted_files_on_disk_that_are_open_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counters, "ROOT", tmp_path)
+    written(tmp_path / "docker" / ID, {"cgroup.procs": f"{os.getpid()}\n{2**22 + 1}\n"})
+    before = counters.deleted_size(ID)
+    with ExitStack() as stack:
+        file = stack.enter_context((tmp_path / "deleted").open("wb"))
+        stack.enter_context(os.fdopen(os.dup(file.fileno()), "wb"))
+        memory = stack.enter_context(os.fdopen(os.memfd_create("memory"), "wb"))
+        for opened in (file, memory, stack.enter_context((tmp_path / "kept").open("wb"))):
+            opened.write(bytes(MIB))
+            opened.flush()
+        assert counters.deleted_size(ID) == before
+        (tmp_path / "deleted").unlink()
+        on_disk = 0 if is_in_memory(tmp_path) else MIB
+        assert on_disk <= counters.deleted_size(ID) - before < on_disk + MIB
+        assert counters.deleted_size("another") == 0
+    assert counters.deleted_size(ID) == before
 
 
 def test_what_the_kernel_does_not_keep_is_unknown_and_says_so(tmp_path: Path) -> None:
