@@ -11,7 +11,6 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -133,8 +132,9 @@ class AccessControl:
         self._sessions = sessions
         self._port = port
         self._locked = locked
+        # Several sockets may be mapped to ports of one machine, and come from several machines.
         # protection: cookie-is-for-this-port-only
-        self.cookie = f"orchestrator-ui-{port}" if port else "orchestrator-ui"
+        self.cookie = f"orchestrator-ui-{port or secrets.token_hex(4)}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -212,13 +212,13 @@ class AccessControl:
 
     def session(self, headers: Headers) -> str | None:
         """Return the session in a request's cookie; None if there is no open session."""
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return None
-        cookie = cookies.get(self.cookie)
+        # Other programs of this host name have set cookies of any form; a parser of the standard
+        # library leaves out all cookies after one that it cannot read.
+        parts = (part.strip() for line in headers.getlist("cookie") for part in line.split(";"))
+        named = (part.partition("=") for part in parts)
+        values = [value for name, _, value in named if name == self.cookie]
         # protection: session-is-compared
-        return cookie.value if cookie and self._sessions.is_open(cookie.value) else None
+        return next((value for value in values if self._sessions.is_open(value)), None)
 
 
 def _is_versioned(scope: Scope) -> bool:

@@ -100,7 +100,7 @@ class Browser:
         """Send a request with the cookie and these headers, but not those without a value."""
         cookie = {"cookie": self.cookie} if self.cookie else {}
         sent = {**cookie, **headers}
-        pairs = [(n.encode(), v.encode()) for n, v in sent.items() if v]
+        pairs = [(n.lower().encode(), v.encode()) for n, v in sent.items() if v]
         return asyncio.run(_answer(self.guarded, method, path, pairs, body))
 
     def sign_in(self, key: str) -> Answer:
@@ -192,7 +192,12 @@ class Server:
 
 
 def stranger(
-    repo: Path, *, read_only: bool = False, usage: LiveUsage | None = None, **sessions: Any
+    repo: Path,
+    *,
+    read_only: bool = False,
+    usage: LiveUsage | None = None,
+    port: int | None = PORT,
+    **sessions: Any,
 ) -> tuple[Browser, Sessions]:
     """Return a browser without a session, and the sessions of its server."""
     opened = Sessions(**sessions)
@@ -200,7 +205,7 @@ def stranger(
     catalog = RunCatalog([_repository(repo)], usage)
     OPENED.append(catalog)
     web = Web(catalog, opened, None if read_only else actions)
-    return Browser(web.with_access_control(PORT), actions.commands), opened
+    return Browser(web.with_access_control(port), actions.commands), opened
 
 
 @cache

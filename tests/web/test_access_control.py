@@ -89,6 +89,28 @@ def test_a_wrong_cookie_opens_nothing(repo, cookie):
     assert_refused(visitor.get("/"), 401)
 
 
+FOREIGN = [
+    "theme=dark", 'prefs={"a":1,"b":"c"}', "user=Ann Lee", "consent", "filters[state]=open",
+    "expires=never", "name=J\u00f6rg", "=", "", ";", "=x", "a=b=c", 'q="', "path", "a,b=c",
+    "a\tb=c", f"orchestrator-ui-{PORT}=stale", f"orchestrator-ui-{PORT}",
+    f"orchestrator-ui-{PORT + 1}=x", "x=" + "y" * 4000,
+    "$Version=1", "k=\x7f", "secure", "HttpOnly=", "max-age=1",
+]  # fmt: skip
+"""Cookies that other programs at 127.0.0.1 may have set."""
+
+
+@pytest.mark.parametrize("other", FOREIGN)
+def test_cookies_of_other_programs_close_nothing(guest, other):
+    own = guest.cookie
+    for guest.cookie in (f"{other}; {own}", f"{own}; {other}", f"{other};{own};{other}"):
+        assert SECRET_TASK in guest.get("/").text
+
+
+def test_session_is_found_in_any_of_several_cookie_headers(guest):
+    own, guest.cookie = guest.cookie, "theme=dark"
+    assert SECRET_TASK in guest.get("/", Cookie=own).text
+
+
 def test_cookie_of_another_server_opens_nothing(repo, guest):
     other, _ = stranger(repo)
     other.cookie = guest.cookie
@@ -282,6 +304,22 @@ def test_a_broken_or_foreign_store_opens_nothing(repo, tmp_path):
     store.symlink_to("/dev/zero")
     visitor, _ = stranger(repo, store=store)
     assert_refused(visitor.get("/"), 401)
+
+
+def test_two_views_at_sockets_are_open_in_one_browser(repo):
+    views, cookies = [], []
+    for _ in range(2):
+        visitor, sessions = stranger(repo, port=None)
+        visitor.sign_in(sessions.key)
+        cookies.append(visitor.cookie)
+        views.append(visitor)
+    # A browser replaces a cookie by the next one of its name.
+    kept = dict(cookie.split("=", 1) for cookie in cookies)
+    for view in views:
+        view.cookie = "; ".join("=".join(pair) for pair in kept.items())
+        assert SECRET_TASK in view.get("/").text
+    views[0].cookie = cookies[1].replace(*(cookie.partition("=")[0] for cookie in cookies[::-1]))
+    assert_refused(views[0].get("/"), 401)
 
 
 def test_a_socket_accepts_any_mapped_port(repo):
