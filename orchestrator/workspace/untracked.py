@@ -2,21 +2,26 @@
 
 `--copy` names them, or the file `.worktreeinclude` that other worktree tools read too. Both contain
 patterns as in `.gitignore`. A file that may hold a secret is only copied if a pattern without
-wildcards names it.
+wildcards names it. A `.worktreeinclude` that came with the repository chooses nothing before the
+user has allowed its content, because no list of names can tell which files hold secrets.
 """
 
+import hashlib
 import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError
+from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import read_limited
+from orchestrator.files.shared import make_shared
 from orchestrator.git.repository import Repository, is_reserved, is_worker_worktree
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
@@ -27,6 +32,10 @@ _MOST_BYTES = 256 * 1024
 """Maximum size in bytes of the file `.worktreeinclude`."""
 _LARGE = 100 * 1024**2
 _SHOWN = 3
+_MOST_NAMED = 100
+"""Number of files from which a notice names directories that are ignored as a whole instead."""
+_ALLOWED = "allowed"
+"""File in the state directory with the hashes of contents of `.worktreeinclude`, one per line."""
 _WILD = re.compile(r"[*?\[\\]")
 _THIRD_PARTY = frozenset({"node_modules", "site-packages"})
 """Names of directories with downloaded packages, which hold no secrets, whatever the names of their
@@ -68,14 +77,15 @@ def choose_copies(
     Args:
         repository: The user's repository.
         patterns: Values of `--copy`: untracked files, ignored or not.
-        heeds_repository: Whether a `.worktreeinclude` that came with the repository has an effect.
-            That of the user always has.
+        heeds_repository: Whether a `.worktreeinclude` that came with the repository has an effect
+            once the user has allowed its content. That of the user always has.
 
     Raises:
         ConfigError: A pattern with wildcards in `patterns` matches a file that may hold a secret,
             or `.worktreeinclude` is unreadable.
     """
-    listed = _listed(repository.top)
+    content = _read_list(repository.top)
+    listed = _patterns(content)
     if not patterns and not listed:
         return NO_COPIES
     collapsed = _ls_files(repository, "--exclude-standard", "--directory")
@@ -87,25 +97,76 @@ def choose_copies(
     by_list, more = _without_nested(
         {path for path in _matching(repository, listed) if _covered(path, collapsed)} - asked
     )
+    kept_back = set(_secrets(by_list, listed))
+    by_list -= kept_back
     foreign = bool(by_list) and _came_with_the_repository(repository)
-    withheld = {*by_list} if foreign and not heeds_repository else set()
-    by_list -= withheld
-    kept_back = _secrets(by_list, () if foreign else listed)
-    by_list -= set(kept_back)
+    # protection: list-of-repository-chooses-nothing-until-allowed
+    allowed = heeds_repository and _hash(content) in _allowed(repository)
+    withheld = by_list if foreign and not allowed else set()
+    by_list = by_list - withheld
     files = sorted(asked | by_list)
     size, outside = _measure(repository.top, files)
     chosen = Copies(
         files=tuple(path for path in files if path not in outside), ignored=ignored, size=size
     )
-    notices = list(_notices(chosen, patterns, kept_back, sorted(outside)))
-    if foreign:
-        notices += _notices_on_foreign_list(sorted(by_list - outside), sorted(withheld))
+    notices = list(_notices(chosen, patterns, sorted(kept_back), sorted(outside)))
+    if withheld:
+        way = (
+            "to copy them, allow this content once with `orchestrator config allow`, or name files "
+            "with `--copy`"
+            if heeds_repository
+            else "the preset forbids it; name files with `--copy`"
+        )
+        notices.append(
+            f"`{LIST}`, which came with the repository, names files of yours that were not copied: "
+            f"{_all(withheld, ignored)}; {way}"
+        )
+    elif foreign:
+        notices.append(
+            f"`{LIST}`, which came with the repository and which you allowed, gives workers copies "
+            f"of {count(len(by_list), 'ignored file')}: {_all(by_list - outside, ignored)}"
+        )
     if nested | more:
         notices.append(
             "separate repositories inside of the checkout were not copied: "
             f"{_some(sorted(nested | more))}"
         )
     return Copies(chosen.files, chosen.ignored, chosen.size, tuple(notices))
+
+
+def allow_list(repository: Repository) -> Copies:
+    """Record that the user allows the present content of `.worktreeinclude`; return its files.
+
+    Raises:
+        ConfigError: There is no such file, or it is unreadable, or the record cannot be written.
+    """
+    content = _read_list(repository.top)
+    if not _patterns(content):
+        raise ConfigError(
+            f"there is no `{LIST}` with patterns in {repository.top}", key="copy.no-list"
+        )
+    try:
+        make_shared(repository.state_dir)
+        hashes = "".join(f"{line}\n" for line in sorted({*_allowed(repository), _hash(content)}))
+        write_atomically(repository.state_dir / _ALLOWED, hashes)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to {repository.state_dir}: {error.strerror}", key="state.unwritable"
+        ) from error
+    return choose_copies(repository, ())
+
+
+def _allowed(repository: Repository) -> frozenset[str]:
+    """Return the hashes of the contents that the user allowed. No worker sees this record."""
+    try:
+        text = read_limited(repository.state_dir / _ALLOWED, most=_MOST_BYTES)
+    except OSError:
+        return frozenset()
+    return frozenset(split_lines(os.fsdecode(text)))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _without_nested(found: set[str]) -> tuple[set[str], set[str]]:
@@ -130,11 +191,13 @@ def is_secret(path: str) -> bool:
 def held_back(folder: Path) -> frozenset[str]:
     """Return paths that must not become part of an image which is built from a folder.
 
-    These are git's own directory, workers' worktrees, and untracked files that are logs or may hold
-    a secret. Tracked files are part of the project and may enter. The paths are relative to the
-    folder, with `/`; a directory stands for everything in it.
+    These are git's own directory, workers' worktrees, files that git ignores, and other untracked
+    files that are logs or may hold a secret. A Dockerfile that came with the repository could
+    choose any of them. Tracked files are part of the project and may enter. The paths are relative
+    to the folder, with `/`; a directory stands for everything in it.
     """
-    tracked = _tracked(folder)
+    tracked = _listed_below(folder)
+    ignored = _listed_below(folder, "--others", "--ignored", "--exclude-standard", "--directory")
     found: set[str] = set()
     for place, folders, files in os.walk(folder):
         inside = os.path.relpath(place, folder).replace(os.sep, "/")
@@ -146,6 +209,8 @@ def held_back(folder: Path) -> frozenset[str]:
             for name in (*folders, *files)
             if name == ".git" or is_worker_worktree(Path(place, name))
         ]
+        # protection: ignored-files-excluded-from-images
+        never += [name for name in (*folders, *files) if f"{prefix}{name}" in ignored]
         private = [name for name in files if _is_private(f"{prefix}{name}", tracked)]
         found |= {f"{prefix}{name}" for name in (*never, *private)}
         folders[:] = [name for name in folders if name not in never]
@@ -162,17 +227,19 @@ def _is_log(path: str) -> bool:
     return path.endswith(".log") or "logs" in path.split("/")[:-1]
 
 
-def _tracked(folder: Path) -> frozenset[str]:
-    """Return the paths below a folder that git tracks; none if the folder is in no repository."""
+def _listed_below(folder: Path, *which: str) -> frozenset[str]:
+    """Return the paths below a folder that `git ls-files` lists; none if it is in no repository."""
     try:
         repository = Repository(folder)
-        listed = repository.git.run("ls-files", "-z", "--full-name")
+        listed = repository.git.run("ls-files", "-z", "--full-name", *which)
     except OrchestratorError:
         return frozenset()
     below = os.path.relpath(folder.resolve(), repository.top.resolve()).replace(os.sep, "/")
     prefix = "" if below == "." else f"{below}/"
     paths = (os.fsdecode(path) for path in listed.split(b"\0") if path)
-    return frozenset(path.removeprefix(prefix) for path in paths if path.startswith(prefix))
+    return frozenset(
+        path.removeprefix(prefix).rstrip("/") for path in paths if path.startswith(prefix)
+    )
 
 
 def secret_lines(top: Path, copies: Copies) -> dict[str, str]:
@@ -196,16 +263,19 @@ def _variables(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), value
 
 
-def _listed(top: Path) -> tuple[str, ...]:
+def _read_list(top: Path) -> bytes:
     try:
-        text = read_limited(top / LIST, most=_MOST_BYTES)
+        return read_limited(top / LIST, most=_MOST_BYTES)
     except FileNotFoundError:
-        return ()
+        return b""
     except OSError as error:
         raise ConfigError(
             f"`{LIST}` cannot be read: {error.strerror}", key="copy.unreadable"
         ) from error
-    lines = split_lines(os.fsdecode(text))
+
+
+def _patterns(content: bytes) -> tuple[str, ...]:
+    lines = split_lines(os.fsdecode(content))
     return tuple(line for line in lines if line.strip() and not line.startswith("#"))
 
 
@@ -267,8 +337,12 @@ def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
 
 def _covered(path: str, collapsed: set[str]) -> bool:
     """Return whether `collapsed`, git's ignored paths, has a file or a directory above it."""
-    ends = (place for place, letter in enumerate(path, start=1) if letter == "/")
-    return path in collapsed or any(path[:end] in collapsed for end in ends)
+    return path in collapsed or any(folder in collapsed for folder in _folders(path))
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Yield the directories above a path, from the top, each with `/` at the end."""
+    return (path[:end] for end, letter in enumerate(path, start=1) if letter == "/")
 
 
 def _secrets(paths: set[str], patterns: Sequence[str]) -> list[str]:
@@ -334,21 +408,6 @@ def _notices(
         yield f"{size}, will be copied into every worktree"
 
 
-def _notices_on_foreign_list(passed_on: list[str], withheld: list[str]) -> Iterator[str]:
-    """Yield what `.worktreeinclude` passes on, or would pass on, if it came with the repository."""
-    if passed_on:
-        yield (
-            f"`{LIST}`, which came with the repository, gives workers copies of "
-            f"{count(len(passed_on), 'ignored file')}: {_some(passed_on)}; "
-            "`--preset untrusted` prevents it"
-        )
-    if withheld:
-        yield (
-            f"files that `{LIST}` names, which came with the repository, were not copied because "
-            f"of the preset: {_some(withheld)}; copy them with `--copy {one_line(withheld[0])}`"
-        )
-
-
 def _is_in_vain(pattern: str, files: Sequence[str]) -> bool:
     """Return whether it is certain, without asking git, that a pattern matches no file."""
     if pattern.startswith("!"):
@@ -363,3 +422,19 @@ def _some(paths: Sequence[str]) -> str:
     shown = ", ".join(f"`{one_line(path)}`" for path in paths[:_SHOWN])
     rest = len(paths) - _SHOWN
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _all(paths: set[str], ignored: Sequence[str]) -> str:
+    """Return the names of all files; of very many, directories that are ignored stand for theirs.
+
+    The number of files follows the name of such a directory.
+    """
+    named: Mapping[str, int] = dict.fromkeys(sorted(paths), 1)
+    if len(named) > _MOST_NAMED:
+        folders = frozenset(ignored)
+        above = (next(filter(folders.__contains__, _folders(path)), path) for path in sorted(paths))
+        named = Counter(above)
+    return ", ".join(
+        f"`{one_line(name)}`" + (f" ({files} files)" if name.endswith("/") else "")
+        for name, files in named.items()
+    )

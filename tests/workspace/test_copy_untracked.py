@@ -15,7 +15,7 @@ from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.results import Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workspace.copy_untracked import copy_in
-from orchestrator.workspace.untracked import LIST, choose_copies, is_secret
+from orchestrator.workspace.untracked import LIST, allow_list, choose_copies, held_back, is_secret
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
@@ -79,44 +79,68 @@ class TestChoice:
         (repo / LIST).write_text(".env\n")
         assert chosen(repo) == [".env"]
 
-    def test_tracked_worktreeinclude_may_not_name_a_secret(self, repo: Path) -> None:
-        (repo / LIST).write_text(".env\n*.local\n")
+    @pytest.mark.parametrize(
+        "patterns", ["**", "*", "/deps/**", ".env", "conf/", "*.local\n!nothing", "[cd]*"]
+    )
+    def test_tracked_list_chooses_nothing_until_its_content_is_allowed(
+        self, repo: Path, patterns: str
+    ) -> None:
+        """No list of names can tell which files of the user hold credentials."""
+        (repo / LIST).write_text(patterns + "\n")
+        mine = chosen(repo)
+        assert mine
         git(repo, "add", LIST)
-        copies = choose_copies(Repository(repo), ())
-        assert copies.files == ("conf/app.local",)
-        assert copies.notices == (
-            "files were not copied because they may hold a secret: `.env`; "
-            "copy them with `--copy .env`",
-            "`.worktreeinclude`, which came with the repository, gives workers copies of 1 "
-            "ignored file: `conf/app.local`; `--preset untrusted` prevents it",
-        )
-        assert chosen(repo, ".env") == [".env", "conf/app.local"]
+        copies = choose_copies(Repository(repo), ["data/"])
+        assert copies.files == ("data/one.csv",)
+        *_, notice = copies.notices
+        assert all(f"`{name}`" in notice for name in mine)
+        assert "`orchestrator config allow`" in notice
+        allowed = allow_list(Repository(repo))
+        assert list(allowed.files) == mine
+        assert chosen(repo) == mine
+        *_, notice = allowed.notices
+        assert all(f"`{name}`" in notice for name in mine)
+        (repo / LIST).write_text(patterns + "\n# changed\n")
+        assert chosen(repo) == []
 
-    def test_tracked_worktreeinclude_says_how_many_files_it_passes_on(self, repo: Path) -> None:
-        (repo / LIST).write_text("*\n")
-        (repo / "deps" / "one\ntwo").touch()
+    def test_what_was_allowed_holds_for_this_repository_only(
+        self, repo: Path, tmp_path: Path
+    ) -> None:
+        (repo / LIST).write_text("*.local\n")
         git(repo, "add", LIST)
-        *_, notice = choose_copies(Repository(repo), ["deps/b.js"]).notices
-        assert "copies of 4 ignored files: `conf/app.local`, `deps/a/index.js`," in notice
-        assert notice.endswith(" and 1 more; `--preset untrusted` prevents it")
+        git(repo, "commit", "-qm", "list")
+        assert allow_list(Repository(repo)).files == ("conf/app.local",)
+        git(tmp_path, "clone", "-q", str(repo), str(tmp_path / "clone"))
+        (tmp_path / "clone" / "app.local").touch()
+        assert chosen(tmp_path / "clone") == []
+
+    def test_nothing_is_allowed_without_a_list(self, repo: Path) -> None:
+        for content in ("", "# only a comment\n"):
+            (repo / LIST).write_text(content)
+            with raises("copy.no-list"):
+                allow_list(Repository(repo))
+
+    def test_notice_on_very_many_files_names_directories(self, repo: Path) -> None:
+        (repo / LIST).write_text("*\n")
+        for number in range(150):
+            (repo / "deps" / "a" / f"{number}\n.js").touch()
+        git(repo, "add", LIST)
+        *_, notice = choose_copies(Repository(repo), ()).notices
+        assert "not copied: `conf/app.local`, `deps/` (152 files), `logs/x.log`;" in notice
         assert "\n" not in notice
-        git(repo, "rm", "-q", "--cached", LIST)
-        assert not any(LIST in notice for notice in choose_copies(Repository(repo), ()).notices)
 
     @pytest.mark.parametrize("name", [LIST, ".WorktreeInclude"])
-    def test_a_preset_may_exclude_what_a_tracked_list_names(self, repo: Path, name: str) -> None:
+    def test_a_preset_excludes_what_an_allowed_list_names(self, repo: Path, name: str) -> None:
         """A file system that ignores case reads a tracked file with capitals as the list."""
         (repo / name).write_text("*\n")
         git(repo, "add", name)
         (repo / LIST).write_text("*\n")
+        allow_list(Repository(repo))
         copies = choose_copies(Repository(repo), ["data/"], heeds_repository=False)
         assert copies.files == ("data/one.csv",)
-        (notice,) = copies.notices
-        assert notice == (
-            "files that `.worktreeinclude` names, which came with the repository, were not copied "
-            "because of the preset: `.env`, `conf/app.local`, `deps/a/index.js` and 2 more; copy "
-            "them with `--copy .env`"
-        )
+        *_, notice = copies.notices
+        assert notice.endswith("the preset forbids it; name files with `--copy`")
+        assert "`conf/app.local`, `deps/a/index.js`, `deps/b.js`, `logs/x.log`" in notice
 
     def test_a_preset_does_not_concern_an_untracked_list(self, repo: Path) -> None:
         (repo / LIST).write_text("*.local\n")
@@ -153,6 +177,17 @@ class TestChoice:
             file.truncate(101 * 1024**2)
         (notice,) = choose_copies(Repository(repo), ["deps/"]).notices
         assert notice == "3 untracked files, 101 MiB, will be copied into every worktree"
+
+    @pytest.mark.parametrize("below", [".", "conf"])
+    def test_no_ignored_file_becomes_part_of_an_image(self, repo: Path, below: str) -> None:
+        (repo / "conf" / "new.ini").touch()
+        (repo / "conf" / "forced.local").touch()
+        git(repo, "add", "-f", "conf/forced.local")
+        expected = {
+            ".": {".git", ".env", "deps", "conf/app.local", "logs"},
+            "conf": {"app.local"},
+        }
+        assert held_back(repo / below) == expected[below]
 
 
 @pytest.mark.parametrize(
@@ -228,13 +263,23 @@ class TestRuns:
         assert (seen / "deps" / "a" / "index.js").read_text() == "deps/a/index.js"
         assert fingerprint(repo) == before
 
-    @pytest.mark.parametrize(("preset", "files"), [("untrusted", []), (None, ["stolen"])])
-    def test_tracked_list_passes_on_nothing_under_preset_untrusted(
-        self, repo: Path, local_engine: LocalEngine, preset: Preset | None, files: list[str]
+    @pytest.mark.parametrize(
+        ("preset", "allowed", "files"),
+        [("untrusted", True, []), (None, False, []), (None, True, ["stolen"])],
+    )
+    def test_tracked_list_passes_on_only_what_user_and_preset_allow(
+        self,
+        repo: Path,
+        local_engine: LocalEngine,
+        preset: Preset | None,
+        allowed: bool,
+        files: list[str],
     ) -> None:
         (repo / LIST).write_text("*.local\n")
         git(repo, "add", LIST)
         git(repo, "commit", "-qm", "list")
+        if allowed:
+            allow_list(Repository(repo))
         task = "test ! -e conf/app.local || cp conf/app.local stolen"
         told: list[Event] = []
         runner = ParallelRunner(

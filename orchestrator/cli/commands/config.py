@@ -21,8 +21,9 @@ from orchestrator.config.loading import (
 )
 from orchestrator.config.untrusted_file import NAME_IT
 from orchestrator.errors import ConfigError, OrchestratorError, mistakes
-from orchestrator.git.repository import find_top
+from orchestrator.git.repository import Repository, find_top
 from orchestrator.text.sanitize import one_line
+from orchestrator.workspace.untracked import allow_list
 
 _NOTHING = "-"
 _LONGEST = 60
@@ -102,6 +103,19 @@ def validate(
         _try_commands(loaded, try_timeout)
     elif loaded.project.setup or loaded.project.checks:
         tell("its commands were not run: `config validate --try` runs them once")
+
+
+@app.command()
+def allow() -> None:
+    """Let the repository's `.worktreeinclude` choose files that workers get copies of.
+
+    Its present content is allowed, until it changes. The command prints the files it chooses now.
+    """
+    copies = allow_list(Repository(Path.cwd()))
+    for path in copies.files:
+        show(one_line(path))
+    for notice in copies.notices:
+        tell(notice)
 
 
 @app.command()

@@ -386,6 +386,10 @@ def images() -> Iterator[Protection]:
         ("untracked logs excluded from images", Without("_is_log(path)")),
     )  # fmt: skip
     yield from marked(
+        ("tests/workspace/test_copy_untracked.py",),
+        ("ignored files excluded from images", Remove()),
+    )  # fmt: skip
+    yield from marked(
         (PROJECT_IMAGES,),
         ("unnamed build stages removed", Remove()),
         ("replaced images removed", Remove()),
