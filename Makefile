@@ -128,7 +128,7 @@ fuzz: images
 	$(BIN)/pytest -n 3 --fuzz-cases 2000 tests/assurance/fuzz
 
 mutation: images
-	$(BIN)/python -m tests.assurance.mutation.check --report docs/protections.md
+	$(BIN)/python -m tests.assurance.mutation.check --report tests/assurance/protections.md
 
 # A Kubernetes cluster of Debian's packages on this machine, which is built once (minutes) and kept.
 cluster: images

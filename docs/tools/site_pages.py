@@ -38,14 +38,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
     """Point links between `docs/` and the pages outside it at their places on the site.
 
-    A link to a directory points at the repository, if its address is known.
+    A link to a directory, or to a file that is not on the site, points at the repository, if its
+    address is known.
     """
     here = page.file.src_uri
     folder = posixpath.dirname(_in_project(here))
 
     def moved(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(folder, link["path"]))
-        if (ROOT / target).is_dir():
+        is_page = target in PAGES or target.partition("/")[0] in ("docs", *FOLDERS)
+        if not is_page or (ROOT / target).is_dir():
             address = f"{config.repo_url.rstrip('/')}/tree/HEAD/{target}" if config.repo_url else ""
             return f"[{link['text']}]({address})" if address else link["text"]
         place = posixpath.relpath(_on_site(target), posixpath.dirname(here) or ".")

@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how the files of attacked runs reach their containers",
     )  # fmt: skip
     group.addoption("--cluster", action="store_true", help="attack pods of the lab's cluster")
-    group.addoption("--write-table", action="store_true", help="write docs/attacks.md")
+    group.addoption("--write-table", action="store_true", help="write tests/assurance/attacks.md")
 
 
 def each_caller(config: pytest.Config) -> bool:

@@ -1,4 +1,4 @@
-"""The table of `docs/attacks.md`: every attack, and its harms in each arrangement."""
+"""The table of `tests/assurance/attacks.md`: every attack, and its harms in each arrangement."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -8,7 +8,7 @@ from tests.assurance.attacks.attack import Attack, every
 from tests.assurance.attacks.campaign import Campaign, Observation
 from tests.assurance.attacks.plain import BOUNDS
 
-PAGE = Path(__file__).parents[3] / "docs" / "attacks.md"
+PAGE = Path(__file__).parents[1] / "attacks.md"
 PLAIN = "plain"
 UNHARMED = "unharmed"
 _FIRST = "| attack | what it does | "
@@ -33,7 +33,8 @@ and needs root. Running some of the tests replaces only their cells. Each task i
 - ✓ means that the host, the repository, its refs and objects, other workers and the report are
   unharmed, the run ended in time, the task's honest commit arrived, and nothing was left behind.
 - `-` means not measured, because limits do not differ between *overlay* and *bind*.
-- Socket buffers are not measured; see [what is not promised](security.md#what-is-not-promised).
+- Socket buffers are not measured; see
+  [what is not promised](../../docs/security.md#what-is-not-promised).
 
 """
 

@@ -5,9 +5,9 @@
     python -m tests.assurance.mutation.check --report FILE   write the table, merged with FILE
     python -m tests.assurance.mutation.check --thorough      also what no test can notice
 
-The test that `docs/protections.md` names is tried first, then all tests of the protection. At the
-end, every test that noticed is run on the unchanged code. Protections are removed from copies of
-the repository, which itself is not changed.
+The test that `tests/assurance/protections.md` names is tried first, then all tests of the
+protection. At the end, every test that noticed is run on the unchanged code. Protections are
+removed from copies of the repository, which itself is not changed.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tests.assurance.mutation.protection import Protection
 from tests.assurance.mutation.protections import PROTECTIONS
 from tests.assurance.mutation.ways import AmbiguousError
 
-TABLE = ROOT / "docs" / "protections.md"
+TABLE = ROOT / "tests" / "assurance" / "protections.md"
 _TIMEOUT = 400
 _TEST_TIMEOUT = 90
 _CHANCES = 3
