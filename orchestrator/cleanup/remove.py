@@ -1,8 +1,9 @@
-"""Remove what finished runs left, without losing work and without touching live runs.
+"""Remove what finished runs left, without losing work.
 
-Uncommitted or unmerged work of a worker is first kept as a backup, from which `restore` recreates
-worktree and branch. The lease of each run is held during the run's cleanup, so that no one can
-resume the run meanwhile.
+Of a live run, only workers are removed that have ended and that the caller names. Uncommitted or
+unmerged work of a worker is first kept as a backup, from which `restore` recreates worktree and
+branch. The lease of each ended run is held during the run's cleanup, so that no one can resume the
+run meanwhile.
 """
 
 import os
@@ -33,7 +34,13 @@ from orchestrator.cleanup.orphans import (
     worker_of,
 )
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
-from orchestrator.cleanup.retention import conclude, drop_scratch, drop_worktree, is_unfinished
+from orchestrator.cleanup.retention import (
+    conclude,
+    drop_files,
+    drop_scratch,
+    drop_worktree,
+    is_unfinished,
+)
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
@@ -206,7 +213,32 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
             with engine_of(job, record):
                 _clean_workers(job, run, workers)
         elif _concerns(job, record):
-            job.live.append(run.run_id)
+            _clean_ended(job, run, workers)
+
+
+def _clean_ended(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
+    """Remove the named workers of a live run that have ended; its process needs everything else."""
+    # Imported here because it imports most of what runs a worker, and few cleanups need it.
+    from orchestrator.worker.turns import awaits_turn
+
+    named = [worker for worker in workers if worker.number in job.wanted.workers]
+    # protection: only-ended-workers-of-live-runs-are-removed
+    going = [worker for worker in named if run.result(worker.number) is not None]
+    # protection: worker-with-message-is-left-alone
+    going = [worker for worker in going if not awaits_turn(run, worker.number)]
+    # protection: work-of-live-runs-is-not-purged
+    if job.purge:
+        # Other tasks may start from it.
+        going = []
+    if not going or len(going) < len(named):
+        job.live.append(run.run_id)
+    for worker in going:
+        owned = job.owners[worker.number].directory.path == run.path
+        present = owned and worker.is_present(job.refs)
+        if present and job.wanted.includes(job.repository, worker, present=True):
+            job.cleaned.append(_clean(job, worker, occupied=False))
+            if not (job.dry_run or job.cleaned[-1].problem):
+                job.freed += drop_files(worker, refused_too=False)
 
 
 def _concerns(job: _Cleanup, outline: RunOutline | None) -> bool:

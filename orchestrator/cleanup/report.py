@@ -29,7 +29,7 @@ class CleanupReport(BaseModel):
 
     workers: tuple[CleanedWorker, ...]
     live: tuple[str, ...]
-    """Ids of live runs, which were not touched."""
+    """Ids of live runs with workers that were not removed."""
     others: tuple[str, ...] = ()
     """Runs that this user may not read, or that are not recorded here, which were not touched."""
     leftovers: int

@@ -118,10 +118,20 @@ def drop_scratch(
         remove_tree(workers[0].directory.path / PROBE)
     for worker in workers:
         if worker.number not in present:
-            everything = worker.number in refused_too or worker.never_ran()
-            for state in (worker.state, *(path for _, path in worker.attempts())):
-                freed += _drop(state, refused_too=everything)
+            freed += drop_files(worker, refused_too=worker.number in refused_too)
     return freed
+
+
+def drop_files(worker: RecordedWorker, *, refused_too: bool) -> int:
+    """Remove files that a worker without worktree and branch no longer needs; return their size.
+
+    Args:
+        worker: The worker.
+        refused_too: Whether work is removed even if it was refused.
+    """
+    everything = refused_too or worker.never_ran()
+    places = (worker.state, *(path for _, path in worker.attempts()))
+    return sum(_drop(place, refused_too=everything) for place in places)
 
 
 def sole_copies(

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,12 +24,16 @@ from orchestrator.landing.branches import read_branches
 from orchestrator.landing.land import undo
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merge_request import MergeRequest
-from orchestrator.results import Form, Reason, Status
+from orchestrator.record.states import WorkerState
+from orchestrator.results import Form, Reason, RunResult, Status
 from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.turns import NextTurn, queue_message
 from tests.support.errors import raises
+from tests.support.live import eventually, states
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, shell_run, show
+from tests.support.workflow_runs import result_of, task
 
 COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 HOURS = 3600
@@ -431,3 +436,73 @@ def test_work_that_was_merged_as_other_commits_is_merged(
     cleanup(repo, engine=engine, wanted=Wanted(merged=True))
 
     assert (branches(repo) == []) is (then == "nothing")
+
+
+class TestLiveRun:
+    """A worker that has ended is removed while its run goes on with two others."""
+
+    @pytest.fixture
+    def gate(self, tmp_path: Path) -> Path:
+        return tmp_path / "gate"
+
+    @pytest.fixture
+    def live(self, repo: Path, engine: LocalEngine, gate: Path) -> Iterator[Future[RunResult]]:
+        """A run whose first worker has ended, whose second waits, and whose third is queued."""
+        waiting = f"while [ ! -e {gate} ]; do sleep 0.02; done; echo 2 > second.txt"
+        tasks = (
+            task("first", COMMIT),
+            task("second", waiting),
+            task("third", "cat done.txt second.txt mine > third.txt", "first", "second"),
+        )
+        (repo / "mine").write_text("uncommitted\n")
+        with ThreadPoolExecutor(1) as pool:
+            options = {"workers": 2, "include_uncommitted": True}
+            run = pool.submit(result_of, repo, engine, *tasks, **options)
+            try:
+                others = [WorkerState.RUNNING, WorkerState.QUEUED]
+                eventually(
+                    lambda: run.done() or (states(repo)[1:] == others and run_of(repo).result(1))
+                )
+                yield run
+            finally:
+                gate.touch()
+
+    @pytest.mark.parametrize("merged", [True, False])
+    def test_its_ended_workers_are_removed_by_number(
+        self, repo: Path, engine: LocalEngine, live: Future[RunResult], gate: Path, merged: bool
+    ) -> None:
+        if merged:
+            (repo / "mine").unlink()
+            git(repo, "merge", "-q", "--no-edit", "architect/parallel-1")
+        report = clean(repo, engine, workers=(1,))
+        assert (numbers(report), report.live, report.problems) == ([1], (), ())
+        assert (report.workers[0].backup is None) == merged
+        assert not (repo / ".architect-parallel-1").exists()
+        assert branches(repo) == ["architect/parallel-2", "architect/parallel-3"]
+        assert numbers(clean(repo, engine, workers=(1,))) == []
+        gate.touch()
+        assert [worker.status for worker in live.result().results] == [Status.SUCCESS] * 3
+        assert show(repo, "architect/parallel-3:third.txt") == "done\n2\nuncommitted"
+        assert numbers(clean(repo, engine)) == [2, 3]
+        assert branches(repo) == []
+
+    def test_others_are_kept(
+        self, repo: Path, engine: LocalEngine, live: Future[RunResult]
+    ) -> None:
+        for wanted in ({}, {"workers": (2, 3)}, {"workers": (1,), "purge": True}):
+            report = clean(repo, engine, **wanted)
+            assert (numbers(report), report.live) == ([], (run_of(repo).run_id,)), wanted
+        assert len(branches(repo)) == 3
+        report = clean(repo, engine, workers=(1, 2))
+        assert (numbers(report), report.live) == ([1], (run_of(repo).run_id,))
+        assert not live.done()
+
+    def test_worker_with_a_message_is_kept(self, repo: Path, engine: LocalEngine) -> None:
+        shell_run(repo, engine, COMMIT, "true")
+        run = run_of(repo)
+        assert queue_message(run, 1, NextTurn(message="echo more > more.txt"))
+        with run.hold() as held:
+            assert held
+            report = clean(repo, engine, workers=(1, 2))
+        assert (numbers(report), report.live) == ([2], (run.run_id,))
+        assert branches(repo) == ["architect/parallel-1"]

@@ -202,8 +202,13 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
         tell(f"not removed: {one_line(problem, limit=_LONGEST)}")
     for ref in report.purged:
         show(f"{'would drop' if dry_run else 'dropped'} {ref}")
+    parts = {worker.run_id for worker in report.workers}
     spared = [
-        *(f"run {run_id} is still running: not removed" for run_id in report.live),
+        *(
+            f"run {run_id} is still running: "
+            f"{'its other workers were ' if run_id in parts else ''}not removed"
+            for run_id in report.live
+        ),
         *(f"run {run}: not removed" for run in report.others),
     ]
     for line in spared:

@@ -239,6 +239,9 @@ def after_run(result: RunResult, *, typed: Callable[[str], str] = str) -> str:
         result: The result of the run.
         typed: Returns the name of a branch for a git command.
     """
+    # Workers may have been removed while the run went on.
+    left = [known for known in result.results if Path(known.worktree_path).exists()]
+    result = result.model_copy(update={"results": left or result.results})
     first = result.results[0]
     shared = file_matrix(result.results)
     # A worker that never started has no output.

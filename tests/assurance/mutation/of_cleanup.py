@@ -34,6 +34,13 @@ def cleanup() -> Iterator[Protection]:
         ("container is removed before its files are read", Never()),
     )  # fmt: skip
     yield from marked(
+        (f"{CHOICE} -k LiveRun",),
+        ("only ended workers of live runs are removed",
+         Without("run.result(worker.number) is not None")),
+        ("worker with message is left alone", Without("not awaits_turn(run, worker.number)")),
+        ("work of live runs is not purged", Never()),
+    )  # fmt: skip
+    yield from marked(
         (CHOICE,),
         ("containers that the engine creates late are removed", Instead("[]")),
     )  # fmt: skip

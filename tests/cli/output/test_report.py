@@ -39,6 +39,15 @@ def test_next_steps_for_several_workers(result):
     )
 
 
+def test_next_steps_leave_out_workers_that_were_removed_during_the_run(result, tmp_path):
+    kept = result.results[1].model_copy(update={"worktree_path": str(tmp_path)})
+    left = after_run(result.model_copy(update={"results": [result.results[0], kept]}))
+    assert left.splitlines()[:2] == [
+        f"the work is in {tmp_path}, branch architect/parallel-2",
+        "see a worker's changes: git diff 0123456789ab architect/parallel-2",
+    ]
+
+
 def test_next_steps_for_one_worker(result):
     one = RunResult(**{**result.model_dump(), "results": result.results[:1]})
     assert after_run(one).splitlines()[0] == (
