@@ -43,6 +43,8 @@ class CheckRun(BaseModel):
     """Whether each line of each source file was executed; null if the command wrote no usable
     coverage file.
     """
+    exit_code: int | None = None
+    """Exit code of the command; null if it was stopped, or never started."""
     output: str = ""
     """The end of the command's output."""
     failed: tuple[int, ...] = ()

@@ -54,6 +54,8 @@ class Comparison:
         self._base = trees.base
         self.unstable: set[str] = set()
         """Checks whose results on the base commit differ between runs."""
+        self.varying: dict[str, frozenset[str]] = {}
+        """Names of tests that only one of two runs on the base commit has, by the check."""
 
     def on(self, commit: str, command: str, attempt: int = 1) -> CheckRun:
         """Return the result of a check's first or second run (`attempt` 1 or 2) on a commit."""
@@ -76,7 +78,11 @@ class Comparison:
                 for case in cases
                 if self.on(case.protected, command).answer not in (base, "none")
             ]
-            repeated[command] = [self._base, *found] if found or base == "fail" else []
+            # Names of tests may differ in each run, as those with an address do.
+            named = {*(self.on(self._base, command).cases or ())}
+            lost = any(named - {*(self.on(case.protected, command).cases or ())} for case in cases)
+            repeats_base = found or lost or base == "fail"
+            repeated[command] = [self._base, *found] if repeats_base else []
         self._evidence.collect(
             Job(commit=commit, command=command, attempt=2)
             for command, commits in repeated.items()
@@ -88,6 +94,11 @@ class Comparison:
                 self.unstable.add(command)
                 if command in self._rules.must_fix:
                     raise _proves_nothing(command)
+            if commits:
+                names, again = (
+                    {*(self.on(self._base, command, attempt).cases or ())} for attempt in (1, 2)
+                )
+                self.varying[command] = frozenset(names ^ again)
         for case in cases:
             again = {check for check, commits in repeated.items() if case.protected in commits}
             case.unstable = frozenset(self.unstable)
@@ -111,7 +122,10 @@ class Comparison:
             # Tests that pass on the base, but fail, are skipped or are missing on the candidate.
             name
             for name, outcome in (base.cases or {}).items()
-            if ours.cases is not None and outcome == "passed" and ours.cases.get(name) != "passed"
+            if ours.cases is not None
+            and outcome == "passed"
+            and ours.cases.get(name) != "passed"
+            and name not in self.varying.get(command, ())
         ]
         return CheckVerdict(
             command=command,

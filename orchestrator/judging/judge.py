@@ -150,6 +150,7 @@ class _Judging:
         self._comparison = Comparison(rules, trees, evidence)
         self._hidden = HiddenTests(rules, trees, evidence, self._comparison)
         self._trials = Trials(rules, trees, evidence, self._hidden)
+        self._judge_problems: tuple[str, ...] = ()
         self._state_dir = trees.repository.state_dir
         self.directory = self._directory(runs[-1])
         """Directory of the run that the judgement belongs to."""
@@ -187,6 +188,8 @@ class _Judging:
             without_canary=tuple(
                 check for check in checks if check not in self._trials.checks_tried
             ),
+            varying_names=tuple(check for check in checks if self._comparison.varying.get(check)),
+            judge_problems=self._judge_problems,
             decision=decision,
             picked=picked,
             ranking=candidates_of(self._cases, ranked),
@@ -225,6 +228,7 @@ class _Judging:
                         check=verdict.command,
                         base=self._comparison.on(self._base, verdict.command),
                         protected=self._comparison.on(case.protected, verdict.command),
+                        varying=self._comparison.varying.get(verdict.command, frozenset()),
                         commit=self._comparison.own(case, verdict),
                     )
                     for verdict in case.verdicts
@@ -305,9 +309,10 @@ class _Judging:
             for case in cases
         }
         task = cases[0].branch.task
-        wins = hold_tournament(self._trees, self._evidence, command, task, entrants)
+        results = hold_tournament(self._trees, self._evidence, command, task, entrants)
+        self._judge_problems = results.unusable
         for case in cases:
-            case.wins = wins[case.number]
+            case.wins = results.wins[case.number]
 
 
 def read_allowed_paths(run: RunDirectory, worker_id: int) -> tuple[str, ...]:

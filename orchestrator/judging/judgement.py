@@ -163,6 +163,12 @@ class Judgement(Model):
     """Checks that were not tried with changed tests that must fail: their test runner is not known,
     or does not report such tests as failed on the base commit.
     """
+    varying_names: tuple[str, ...] = ()
+    """Checks whose JUnit files name other tests in each run on the base commit: only names that two
+    runs share are compared.
+    """
+    judge_problems: tuple[str, ...] = ()
+    """Why runs of the judge command gave no answer, such as its exit code and its last line."""
     decision: Decision
     """`clear` (the first candidate is `picked`), `undecided`, or `none` (no candidate passes)."""
     picked: int | None = Field(default=None, validation_alias=AliasChoices("picked", "pick"))

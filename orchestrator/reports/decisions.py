@@ -42,7 +42,7 @@ def _result(candidate: Candidate) -> str:
 
 
 def flag_lines(judgement: Judgement) -> Iterator[str]:
-    """Yield a line for each finding about a candidate, and for each ignored unstable check."""
+    """Yield a line for each finding about a candidate, and for what could not be compared."""
     for candidate in judgement.ranking:
         for flag in candidate.flags[:_MOST_FLAGS]:
             place = f" ({one_line(flag.file)}:{flag.line})" if flag.file and flag.line else ""
@@ -52,6 +52,10 @@ def flag_lines(judgement: Judgement) -> Iterator[str]:
             yield f"worker {candidate.worker_id}: {more} more findings"
     for check in judgement.unstable:
         yield f"check not counted, because its results on the base differ: {one_line(check)}"
+    for check in judgement.varying_names:
+        yield f"check whose tests have other names in each run on the base: {one_line(check)}"
+    for problem in judgement.judge_problems:
+        yield f"a run of the judge command decides nothing: {one_line(problem, limit=400)}"
 
 
 def decision(judgement: Judgement) -> str:

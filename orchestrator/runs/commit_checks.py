@@ -134,6 +134,7 @@ def _check_run(
     return CheckRun(
         answer="none" if result.reason in BLAMELESS else answer,
         duration=result.duration,
+        exit_code=result.exit_code,
         cases=cases,
         coverage=read_coverage(coverage) if coverage else None,
         output=output_lines(texts[0][-_MOST_OUTPUT:].decode("utf-8", "replace")),

@@ -51,6 +51,8 @@ def judgement_page(view: View) -> Page | None:
         f"not tried with tests that must fail: {command}" for command in judgement.without_canary
     ]
     rules += [f"not counted, as results differ: {check}" for check in judgement.unstable]
+    rules += [f"names of tests differ in each run: {check}" for check in judgement.varying_names]
+    rules += [f"judge command: {problem}" for problem in judgement.judge_problems]
     values = run_values(view, tab="judgement") | {
         "tone": tone,
         "said": said,

@@ -318,6 +318,28 @@ def test_lost_and_skipped_tests_are_named_by_the_junit_file(world: World) -> Non
     assert judgement.ranking[0].worker_id == 2
 
 
+VARIES = """
+cat > "$ORCHESTRATOR_JUNIT" <<END
+<testsuite><testcase name="test_object at $(head -c 8 /dev/urandom | od -An -tx1 | tr -d ' ')"/>
+{steady}</testsuite>
+END
+"""
+
+
+@pytest.mark.parametrize("steady", ["", '<testcase name="$(cat list)"/>'])
+@pytest.mark.parametrize("after", ["true", FAST])
+def test_tests_whose_names_vary_are_not_lost(world: World, steady: str, after: str) -> None:
+    world.base = world.commit({"list": "test_a\n"})
+    cut = {"calc.py": RIGHT, "list": "test_b\n"}
+    check = VARIES.format(steady=steady) + after
+    judgement = judge(world, {"calc.py": RIGHT}, cut, checks=(check, FAST))
+    by_number = {one.worker_id: one for one in judgement.ranking}
+    assert flags(by_number[1]) == []
+    assert flags(by_number[2]) == (["nothing_ran"] if steady else [])
+    assert [one.checks[0].broken_count for one in (by_number[1], by_number[2])] == [0, bool(steady)]
+    assert judgement.varying_names == (check,)
+
+
 def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
     with raises("must-fix.unproved") as caught:
         judge(world, {"calc.py": RIGHT}, must_fix=("true",))

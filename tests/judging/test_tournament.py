@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.judging.tournament import winner_of
+from orchestrator.reports.decisions import flag_lines
 from tests.support.judging import FAST, RIGHT, judge
 from tests.support.merges import World
 
@@ -42,11 +43,46 @@ def test_judge_that_always_answers_a_decides_nothing(world: World) -> None:
         ('["A"]', None),
         ('{"winner": ["A"]}', None),
         ('{"winner": "A"}\nmore', None),
+        ('Both work.\n\n```json\n{"winner": "A"}\n```\n', "A"),
+        ('```json\n{\n  "winner": "B",\n  "why": "{shorter}"\n}\n```', "B"),
+        ('~~~\n{"winner": "tie"}\n~~~', "tie"),
+        ('**{"winner": "A"}**', "A"),
+        ('`{"winner": "A"}`', "A"),
+        ('My answer: {"winner": "A"}', "A"),
+        ('<answer>{"winner": "A"}</answer>\n', "A"),
+        ('{"type": "result", "result": "```json\\n{\\"winner\\": \\"B\\"}\\n```"}', "B"),
+        ('{"winner": "A"}\n{"winner": "B"}', "B"),
+        ('{"winner": "A"}\n```\nand {"no": 1}', None),
+        ('- "x": {"winner": "B"}', None),
+        ('> {"winner": "B"}', None),
+        ('{"why": {"winner": "A"}}', None),
+        ("{" * 100_000, None),
+        ('{"a":' * 100_000 + '{"winner": "A"}', None),
         ("[" * 100_000, None),
     ],
 )
-def test_answer_of_a_judge_is_its_last_line(output: str, winner: str | None) -> None:
+def test_answer_of_a_judge_is_its_last_object(output: str, winner: str | None) -> None:
     assert winner_of(output) == winner
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ('echo \'{"winner": "A"}\'; exit 3', "it ended with code 3 (its last line is: {"),
+        (
+            "printf 'no key\\033[31m'; exit 1",
+            "it ended with code 1 (its last line is: no key\ufffd",
+        ),
+        ("echo A is better", "it gave no answer in the expected form (its last line is: A is b"),
+        ("true", "it gave no answer in the expected form (no output)"),
+    ],
+)
+def test_judge_without_an_answer_is_told(world: World, command: str, said: str) -> None:
+    judgement = judge(world, SHORT, LONGER, judge=command, checks=(FAST,))
+    (problem,) = judgement.judge_problems
+    assert problem.startswith(said)
+    assert any(problem in row for row in flag_lines(judgement))
+    assert [one.wins for one in judgement.ranking] == [0, 0]
 
 
 def test_only_candidates_that_are_equal_so_far_are_compared(world: World) -> None:

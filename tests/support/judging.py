@@ -85,6 +85,7 @@ class LocalChecks:
         cases = read_cases(written) if written else None
         return CheckRun(
             answer="fail" if done.returncode else "pass",
+            exit_code=done.returncode,
             cases=cases,
             coverage=read_coverage(coverage.read_bytes()) if coverage.exists() else None,
             output=done.stdout.decode(),
