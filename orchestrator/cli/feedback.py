@@ -192,7 +192,8 @@ def _confirm(worker: int, found: Feedback, *, yes: bool) -> None:
     """
     if not found.message:
         raise ConfigError(
-            f"there is nothing new for worker {worker}: no unresolved comment and no failed job",
+            f"there is nothing new for worker {worker}: no open comment, and no failed job with "
+            "a log or a description",
             key="feedback.none",
             hint="a comment and a job are sent once; write a message with `-m`",
         )

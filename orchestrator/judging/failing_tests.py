@@ -8,107 +8,31 @@ check decides whether the check passes.
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from xml.parsers import expat
 
 from orchestrator.judging.check_run import Outcome, Watched
+from orchestrator.judging.junit_file import Room, read_junit
 from orchestrator.text.sanitize import one_line
 
 MOST_BYTES = 8 * 1024**2
 """Maximum size in bytes of a JUnit file that is read."""
 MOST_CASES = 10_000
 """Maximum number of tests in one JUnit file."""
-_DEEPEST = 50
-_MOST_FAILURES = 50
-_MOST_OF_FAILURE = 2000
-"""Maximum number of characters of a failed test's text."""
-_BAD = frozenset({"failure", "error"})
-
-
-class _Cases:
-    def __init__(self) -> None:
-        self.found: dict[str, Outcome] = {}
-        self._case: str | None = None
-        self._depth = 0
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ValueError("the JUnit file is nested too deeply")
-        if name == "testcase":
-            words = (attributes.get("classname", ""), attributes.get("name", ""))
-            self._case = one_line("::".join(word for word in words if word), limit=300)
-            self.found.setdefault(self._case, "passed")
-            # protection: junit-file-has-limited-number-of-tests
-            if len(self.found) > MOST_CASES:
-                raise ValueError("the JUnit file has too many tests")
-        elif self._case is not None and name in _BAD:
-            self.found[self._case] = "failed"
-        elif self._case is not None and name == "skipped" and self.found[self._case] == "passed":
-            self.found[self._case] = "skipped"
-
-    def end(self, name: str) -> None:
-        self._depth -= 1
-        if name == "testcase":
-            self._case = None
-
-    def refuse(self, *_: object) -> None:
-        raise ValueError("a JUnit file must not have a document type declaration")
+_MOST_ENTRIES = 5 * MOST_CASES
+_SEVERITY: tuple[Outcome, ...] = ("passed", "skipped", "failed")
 
 
 def read_cases(data: bytes) -> dict[str, Outcome] | None:
-    """Return the result of each test in a JUnit file; None if the file is not usable."""
-    cases = _Cases()
-    return cases.found if _parse(_parser(cases), data) else None
+    """Return the result of each test in a JUnit file; None if the file is not usable.
 
-
-def _parser(cases: _Cases) -> expat.XMLParserType:
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = cases.start
-    parser.EndElementHandler = cases.end
-    # protection: junit-file-declares-no-document-type
-    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = cases.refuse
-    return parser
-
-
-def _parse(parser: expat.XMLParserType, data: bytes) -> bool:
-    try:
-        parser.Parse(data[:MOST_BYTES], True)
-    except (expat.ExpatError, ValueError, LookupError):
-        return False
-    return True
-
-
-class _Failures(_Cases):
-    """The texts of the failed tests."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: dict[str, str] = {}
-        self._reads: str | None = None
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        super().start(name, attributes)
-        if self._case is not None and name in _BAD and len(self.texts) < _MOST_FAILURES:
-            self._reads = self._case
-            self.texts.setdefault(self._case, attributes.get("message", "")[:_MOST_OF_FAILURE])
-
-    def text(self, data: str) -> None:
-        if self._reads is not None:
-            known = self.texts[self._reads]
-            self.texts[self._reads] = f"{known}{data}"[:_MOST_OF_FAILURE]
-
-    def end(self, name: str) -> None:
-        super().end(name)
-        if name in _BAD:
-            self._reads = None
-
-
-def read_failures(data: bytes) -> dict[str, str] | None:
-    """Return the names and texts of the first failed tests in a JUnit file; None if unusable."""
-    failures = _Failures()
-    parser = _parser(failures)
-    parser.CharacterDataHandler = failures.text
-    return failures.texts if _parse(parser, data) else None
+    Of several tests of the same name, the worst result counts.
+    """
+    tests, problem = read_junit(data[:MOST_BYTES], Room(cases=_MOST_ENTRIES, text=0))
+    cases: dict[str, Outcome] = {}
+    for test in tests:
+        name = one_line("::".join(filter(None, (test.suite, test.name))), limit=300)
+        cases[name] = max(test.outcome, cases.get(name, "passed"), key=_SEVERITY.index)
+    # protection: junit-file-has-limited-number-of-tests
+    return None if problem or len(cases) > MOST_CASES else cases
 
 
 _MOST_LINES = 100_000

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.text.decode import decode
 from orchestrator.text.sanitize import output_line
 from orchestrator.text.split_lines import split_lines
 
@@ -27,7 +28,7 @@ _TIMEOUT = 120.0
 _MOST_SAID = 32 * 1024**2
 _MOST_REQUESTS = 100
 """Maximum number of requests from branches of the same name, in the repository and its forks."""
-_MOST_OF_LOG = 8 * 1024
+_MOST_OF_LOG = 1024**2
 """Number of bytes at the end of a job's log that are read."""
 _ADDRESS = re.compile(
     r"(?:[a-z+]+://(?:[^/]*@)?(?P<host>[^/:@]+)(?::\d+)?/|(?:[^/@]+@)?(?P<short>[^/:@]+):)"
@@ -129,7 +130,7 @@ class _Program:
                 key="forge.failed",
                 hint=f"`{self.program} auth status` shows whether you are logged in",
             )
-        return said.decode("utf-8", "replace")
+        return decode(said)
 
     def _read(
         self, command: Sequence[str], stdin: IO[bytes], stderr: IO[bytes], *, end: bool

@@ -22,8 +22,8 @@ def tail(path: Path, *, most: int) -> str:
     except OSError:
         return ""
     if size > most:
-        first, newline, rest = content.partition(b"\n")
-        content = rest if newline else first
+        first, _, rest = content.partition(b"\n")
+        content = rest if rest.strip() else first
     return output_lines(content.decode("utf-8", "replace")).strip("\n")
 
 

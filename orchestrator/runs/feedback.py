@@ -16,7 +16,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
-from orchestrator.judging.failing_tests import MOST_BYTES, read_failures
+from orchestrator.judging.failing_tests import MOST_BYTES
+from orchestrator.judging.junit_file import Room, WorkerTest, read_junit
 from orchestrator.landing.branches import Branch, RunBranches, read_branches
 from orchestrator.landing.forges import Existing, ForgeError, GitHub, GitLab, find_forge
 from orchestrator.landing.pull_requests import Published, PullRequestWish, publish
@@ -24,6 +25,8 @@ from orchestrator.landing.request_text import marker
 from orchestrator.landing.reviews import Job, Review, review_of
 from orchestrator.landing.stack import head_of
 from orchestrator.results import WorkerResult
+from orchestrator.text.decode import decode
+from orchestrator.text.log_end import end_of_log
 from orchestrator.text.quoting import code_block_for_forge, without_effects
 from orchestrator.text.sanitize import one_line
 
@@ -34,6 +37,9 @@ _MOST_QUOTES = 200
 """Maximum number of comments and logs in one message."""
 _MOST_LOGS = 100
 _MOST_AUTHORS = 50
+_MOST_TESTS = 100_000
+"""Maximum number of tests in a JUnit file of a CI system."""
+_NO_TEXT = re.compile(r"[\0-\x07\x0e-\x1a\x1c-\x1f\ufffd]")
 _POLL = 30.0
 """Seconds between two looks at jobs that have not ended."""
 _UNTIL_BEGUN = 4
@@ -150,6 +156,7 @@ class ReviewedRequest:
             head = f"Comment by {_name(comment.author)} on {_name(comment.path)}{line}:"
             quotes.append(_Quote(source, head, comment.body))
         jobs, unread_jobs = self._review.jobs(self.request.number)
+        unread = [*filter(None, (unread_comments, unread_jobs))]
         failed = {f"job {job.id}": job for job in jobs if job.end}
         fresh = [source for source in failed if source not in known]
         for source in fresh[:_MOST_LOGS]:
@@ -157,14 +164,17 @@ class ReviewedRequest:
             what = "The end of its log:" if job.said is None else "What is known of it:"
             head = f"The job {_name(job.name)} {job.end}. {what}"
             text = self._log(job) if job.said is None else job.said
-            quotes.append(_Quote(source, head, text))
-        unread = tuple(filter(None, (unread_comments, unread_jobs)))
+            # protection: no-turn-without-content
+            if end := end_of_log(text, limit=_MOST_OF_TEXT):
+                quotes.append(_Quote(source, head, end))
+            else:
+                unread.append(f"why the job {_name(job.name)} {job.end}: there is no log of it")
         told = _told(quotes, unread)
         return replace(
             told,
             rest=told.rest + len(fresh[_MOST_LOGS:]),
             strangers=strangers,
-            unread=unread,
+            unread=tuple(unread),
             failed=tuple({one_line(job.name, limit=200): 1 for job in failed.values()}),
             unended=tuple({one_line(job.name, limit=200): 1 for job in jobs if not job.end}),
         )
@@ -192,9 +202,10 @@ class ReviewedRequest:
 
     def _log(self, job: Job) -> str:
         try:
-            return _end_of(self._review.log(job))
+            return self._review.log(job)
         except ForgeError:
-            return "(the log cannot be read)"
+            # A log may exist only after all jobs: the job is told when it can be read.
+            return ""
 
     def answer(self, result: WorkerResult, feedback: Feedback) -> Published:
         """Push the worker's commits to the request, and comment on what was done.
@@ -229,21 +240,35 @@ def feedback_from_file(path: Path) -> Feedback:
         with open_regular(path, follow=True) as file:
             data = file.read(MOST_BYTES)
             while more := file.read(MOST_BYTES):
-                data = (data + more)[-MOST_BYTES:]
+                # The mark of the encoding stays, and no character is cut.
+                surplus = max(0, len(data) + len(more) - MOST_BYTES + 3) // 4 * 4
+                data = data[:4] + (data + more)[4 + surplus :]
     except OSError as error:
         said = error.strerror or "unreadable"
         raise ConfigError(
             f"cannot read `{one_line(str(path))}`: {said}", key="file.unreadable"
         ) from error
-    failures = read_failures(data) if data.lstrip().startswith(b"<") else None
-    if failures is None:
-        text = _end_of(data[-4 * _MOST_OF_TEXT :].decode("utf-8", "replace"))
-        quotes = [_Quote("", "A job failed. The end of its log:", text)] if text.strip() else []
-    else:
-        quotes = [_Quote("", f"The test {_name(n)} failed:", text) for n, text in failures.items()]
+    text, tests, problem = decode(data), list[WorkerTest](), ""
+    if len(_NO_TEXT.findall(text, max(0, len(text) - 4000))) > len(text[-4000:]) // 4:
+        raise ConfigError(
+            f"`{one_line(str(path))}` is not text in UTF-8 or UTF-16",
+            key="feedback.not-text",
+            hint="if the file is compressed, unpack it first",
+        )
+    is_log = not text.lstrip("\0 \t\r\n").startswith("<")
+    if not is_log:
+        tests, problem = read_junit(data, Room(cases=_MOST_TESTS, text=4 * _MOST_OF_MESSAGE))
+    quotes = [
+        _Quote("", f"The test {_name('::'.join(filter(None, (test.suite, test.name))))} failed:",
+               "\n".join(filter(None, (test.message, test.text))) or "(The file has no reason.)")
+        for test in tests if test.outcome == "failed"
+    ]  # fmt: skip
+    if (is_log or problem) and not quotes and (end := end_of_log(text, limit=_MOST_OF_TEXT)):
+        quotes, problem = [_Quote("", "A job failed. The end of its log:", end)], ""
     if not quotes:
         raise ConfigError(f"there are no failures in `{one_line(str(path))}`", key="feedback.none")
-    return replace(_told(quotes), sources=())
+    unread = [f"the rest of the JUnit file: {problem}"] if problem else []
+    return replace(_told(quotes, unread), sources=(), unread=tuple(unread))
 
 
 def _told(quotes: Collection[_Quote], unread: Collection[str] = ()) -> Feedback:
@@ -267,12 +292,6 @@ def _fitting(quotes: Collection[_Quote]) -> Iterator[_Quote]:
         if room < 0:
             return
         yield quote
-
-
-def _end_of(text: str) -> str:
-    """Return the last lines of a log, without the colours of a terminal."""
-    clean = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
-    return clean[-_MOST_OF_TEXT:].partition("\n")[2] if len(clean) > _MOST_OF_TEXT else clean
 
 
 def _name(text: str) -> str:

@@ -15,6 +15,7 @@ from orchestrator.results import Turn, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.turns import CurrentTurn, drop_turn, is_queued, take_message, turn_after
+from orchestrator.text.log_end import end_of_log
 from orchestrator.text.quoting import code_block
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
@@ -26,7 +27,8 @@ _MOST_OF_TASK = 10_000
 _MOST_OF_PROMPT = 110 * 1024
 """Maximum size of a prompt in bytes; Linux limits an argument of a program to 128 KiB."""
 _MOST_OF_CHECK = 8 * 1024
-"""Number of bytes at the end of a failed check's output that are sent back."""
+"""Number of characters at the end of a failed check's output that are sent back."""
+_MOST_READ = 1024**2
 _MOST_CHECKS = 10
 _STORY = """\
 You worked on the task below before, in this directory. It has your changes, and perhaps later ones
@@ -122,11 +124,13 @@ def message_about_checks(
     for number in failed[:_MOST_CHECKS]:
         check, asked = done[number - 1]
         with suppress(OSError):
-            said = text_tail(stage_log(directory, f"check-{number}"), _MOST_OF_CHECK)
+            said = end_of_log(
+                text_tail(stage_log(directory, f"check-{number}"), _MOST_READ), limit=_MOST_OF_CHECK
+            )
             parts += [
                 f"{one_line(check.name)}: {one_line(check.message or 'failed')}",
                 f"Command:\n{code_block(redactor.text(asked.run), limit=4000)}",
-                f"The end of its output:\n{code_block(said, limit=_MOST_OF_CHECK)}",
+                f"The end of its output:\n{code_block(said or '(none)', limit=_MOST_OF_CHECK)}",
             ]
     return "\n\n".join(parts) if failed else None
 

@@ -1,5 +1,6 @@
 """Tests of messages from the review of a pull request and from a CI system, both hostile."""
 
+import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,26 @@ class TestMessage:
         found = request(repo).feedback(())
         turn = NextTurn(message=found.message, sources=found.sources)
         assert found.rest == 1100 - len(turn.sources) > 0
+
+    @pytest.mark.parametrize(
+        "log", ["", " \n" * 9, "\x1b[0m", None, "\ufeff2026-01-01T00:00:00Z \n"]
+    )
+    def test_job_without_a_log_starts_no_turn(
+        self, repo: Path, forges: Forges, log: str | None
+    ) -> None:
+        answers = [("graphql", github(jobs=(FAILED,))), ANN]
+        forges.answer(*answers, ("--log-failed", log if log is not None else {"exit": 1}))
+        found = request(repo).feedback(())
+        assert (found.message, found.sources, found.failed) == ("", (), ("unit",))
+        assert found.unread == ("why the job `unit` failed: there is no log of it",)
+        # Beside other content it is said, and the job is told once it has a log.
+        forges.answer(("graphql", github(comment("ann", "x"), jobs=(FAILED,))), ANN,
+                      ("--log-failed", ""))  # fmt: skip
+        found = request(repo).feedback(())
+        assert found.sources == ("comment c-ann",)
+        assert "Not read: why the job `unit` failed" in found.message
+        forges.answer(*answers, ("--log-failed", "boom"))
+        assert request(repo).feedback(found.sources).sources == ("job 5",)
 
     @pytest.mark.parametrize("answer", ["no JSON", "[" * 100_000, "null", '{"data": []}'])
     def test_unusable_answers_are_errors_or_nothing(
@@ -380,6 +401,72 @@ class TestFile:
         assert said.endswith("last\n~~~~")
         assert "first" not in said
         assert [effect for effect in EFFECTS if effect in said] == []
+
+    @pytest.mark.parametrize(
+        "content",
+        ["compiled\nError: " + "x" * 6000 + " HERE\n", "Error: " + "x" * 6000 + " HERE\ndone\n",
+         "begin\n" + "".join(f"\rget {n}%" for n in range(1000)) + "\rHERE\r\n",
+         "HERE" + "".join(f"\rget {n}%" for n in range(9000)), "HERE" + "\n \t" * 9000,
+         "a\rHERE\r" + "b\r", "<html><body>502: HERE</body></html>\n", "\ufeffHERE\r\n",
+         "HERE\n".encode("utf-16"), "error\r\n".encode("utf-16-le") + "HERE".encode("utf-16-le"),
+         b"HERE \xff\xfe\n", b"\0\0HERE\n" + b"fine\n" * 9,
+         "\x1b[31mHERE\x1b[0m" + "\x1b[0m\x1b[K" * 5000,
+         '<testsuite name="s" tests="0" errors="1"><error message="HERE"/></testsuite>',
+         "\ufeff<testsuite><testcase name='t'><failure>HERE</failure></testcase></testsuite>",
+         "<testsuite><testcase name='HERE'><failure/></testcase></testsuite>".encode("utf-16"),
+         "<testsuite><testcase name='t'><failure>HERE",
+         "<testsuite><testcase name='HERE'><failure/>",
+         '<testsuite errors="1"><system-err>HERE</system-err></testsuite>', "<a>HERE</b>"],
+        ids=range(20),
+    )  # fmt: skip
+    def test_reason_is_found_in_every_file(self, tmp_path: Path, content: str | bytes) -> None:
+        file = tmp_path / "file"
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        found = feedback_from_file(file)
+        assert "HERE" in found.message
+        assert len(found.message) < 5000
+
+    def test_large_file_of_utf16_is_read_from_any_pipe(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(feedback, "MOST_BYTES", 1000)
+        file = tmp_path / "file"
+        for more in range(4):
+            file.write_bytes(("x" * (3001 + more) + " HERE\n").encode("utf-16"))
+            said = feedback_from_file(file).message
+            assert "xxxx HERE\n" in said
+            assert "\ufffd" not in said
+
+    @pytest.mark.parametrize(
+        ("content", "key"),
+        [(b"", "feedback.none"), (b" \r\n\t\n" * 5000, "feedback.none"),
+         ("\u200b\ufeff\n".encode(), "feedback.none"), (b"\x1b[0m\x1b[K\n", "feedback.none"),
+         (b"2026-01-01T00:00:00.123Z \n" * 9, "feedback.none"),
+         (b"\x1b[0Ksection_start:1:build\r\x1b[0K\n", "feedback.none"),
+         (gzip.compress(b"HERE " * 99), "feedback.not-text"),
+         (bytes(range(256)), "feedback.not-text"),
+         (b"\0" * 99, "feedback.not-text"), (b"<testsuite/>", "feedback.none")],
+        ids=range(10),
+    )  # fmt: skip
+    def test_no_turn_without_content(self, tmp_path: Path, content: bytes, key: str) -> None:
+        file = tmp_path / "file"
+        file.write_bytes(content)
+        with raises(key):
+            feedback_from_file(file)
+
+    def test_broken_junit_file_is_told(self, tmp_path: Path) -> None:
+        file = tmp_path / "junit.xml"
+        file.write_text("<testsuite><testcase name='t'><failure/></testcase><testcase name='u'>")
+        found = feedback_from_file(file)
+        assert "The test `t` failed" in found.message
+        assert "Not read: the rest of the JUnit file" in found.message
+
+    def test_all_failures_are_sent_or_counted(self, tmp_path: Path) -> None:
+        file = tmp_path / "junit.xml"
+        case = "<testcase name='t{}'><failure/></testcase>"
+        file.write_text(f"<testsuite>{''.join(map(case.format, range(230)))}</testsuite>")
+        found = feedback_from_file(file)
+        assert found.message.count(" failed:") == 230 - found.rest > 50
 
     def test_entities_are_not_expanded(self, tmp_path: Path) -> None:
         file = tmp_path / "bomb.xml"

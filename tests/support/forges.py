@@ -22,7 +22,9 @@ if os.path.exists(place + "/fails"):
     sys.exit("the server said no\\x1b[31m")
 answers = json.load(open(place + "/answers")) if os.path.exists(place + "/answers") else []
 said = next((said for part, said in answers if part in " ".join(words)), None)
-if said is not None:
+if isinstance(said, dict) and "exit" in said:
+    sys.exit(said["exit"])
+elif said is not None:
     sys.stdout.write(said if isinstance(said, str) else json.dumps(said))
 elif "api" in words:
     sys.exit("HTTP 404")
@@ -53,7 +55,10 @@ class Forges:
         (self.place / "open").write_text(json.dumps([*newer, {**here, **fields}]))
 
     def answer(self, *answers: tuple[str, object]) -> None:
-        """Let commands print a text or JSON: the first answer whose text is in the command."""
+        """Let commands print a text or JSON: the first answer whose text is in the command.
+
+        The answer `{"exit": 1}` lets the command fail.
+        """
         (self.place / "answers").write_text(json.dumps(answers))
 
     def fail(self) -> None:
