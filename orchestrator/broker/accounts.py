@@ -10,10 +10,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from orchestrator.broker.answers import Reader
 from orchestrator.broker.bodies import Request
 from orchestrator.broker.grant import Grant, hash_token
 from orchestrator.broker.ledger import Ledger
-from orchestrator.broker.prices import most
+from orchestrator.broker.prices import measure, most
 from orchestrator.text.redact import Redactor
 
 _MOST_AT_ONCE = 16
@@ -127,6 +128,45 @@ class Account:
                 raise RefusedError(402, "budget_exceeded", said)
             made, cost = fitting, most(model, flavor, given, fitting)
         return self.ledger.begin(cost, given + made, model)
+
+    def settle(
+        self, number: int, request: Request, answer: Reader | None, *, costs_nothing: bool
+    ) -> None:
+        """Record what a call cost; once that is known, do nothing.
+
+        An answer that reached its own end costs what its usage says. Every other answer costs what
+        was set aside, or more if more has arrived: the provider bills what it made, and the worker
+        may have what it needs.
+
+        Args:
+            number: Number of the call in the ledger.
+            request: The call.
+            answer: What arrived of a billed answer; None if nothing did.
+            costs_nothing: Whether the provider bills nothing, if the answer does not say otherwise.
+        """
+        reserved, flavor, model = (
+            self.ledger.spent.pending.get(number),
+            request.call.flavor,
+            request.model,
+        )
+        if reserved is None or flavor is None:
+            return
+        seen = None if answer is None else measure(answer.found, model, flavor)
+        # protection: only-usage-of-whole-answers-is-their-cost
+        if answer is not None and seen is not None and answer.has_ended:
+            # A usage that the price list does not understand is not a cost of nothing.
+            cost = reserved[0] if seen.cost is None else seen.cost
+            self.ledger.end(number, cost, seen.tokens)
+        elif costs_nothing:
+            self.ledger.end(number, 0.0, 0)
+        else:
+            given, received = request.most_given(), 0 if answer is None else answer.received
+            # Without a budget, no answer is set aside: a token has at least one byte.
+            made = min(received, request.asked)
+            known = [] if seen is None else [(seen.cost, seen.tokens)]
+            self.ledger.end_unknown(
+                number, (most(model, flavor, given, made), given + made), *known
+            )
 
     def _fits(self, request: Request, given: int, made: int) -> bool:
         grant, spent, flavor = self.grant, self.ledger.spent, request.call.flavor

@@ -147,6 +147,27 @@ class Request:
         # protection: images-are-counted
         return len(self.encode()) + images * each + tools
 
+    @property
+    def answers(self) -> int:
+        """Return the number of alternative answers."""
+        count = self._settings().get("candidateCount" if self.call.flavor == "gemini" else "n")
+        return count if isinstance(count, int) and count > 1 else 1
+
+    @property
+    def asked(self) -> int:
+        """Return the maximum number of tokens of all answers together that the call asks for."""
+        names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+        limits = [self._settings().get(name) for name in names]
+        given = [limit for limit in limits if isinstance(limit, int) and limit > 0]
+        return max(given, default=LONGEST_ANSWER) * self.answers
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the part of the body with the limits of the answer."""
+        if self.call.flavor != "gemini":
+            return self.body
+        settings = self.body.get("generationConfig", self.body.get("generation_config"))
+        return settings if isinstance(settings, dict) else {}
+
     def limit_answer(self, fits: Callable[[int], bool]) -> int | None:
         """Lower the token limit of each answer until the call fits into the budget.
 
@@ -161,12 +182,7 @@ class Request:
         place, name = self._limit()
         given = place.get(name)
         asked = given if isinstance(given, int) and given > 0 else LONGEST_ANSWER
-        settings = self.body.get("generationConfig")
-        count = self.body.get("n")
-        if self.call.flavor == "gemini" and isinstance(settings, dict):
-            count = settings.get("candidateCount")
-        # The number of alternative answers.
-        answers = count if isinstance(count, int) and count > 1 else 1
+        answers = self.answers
         low, high = 0, asked
         # Search for the largest number of tokens for which `fits` is true.
         while low < high:

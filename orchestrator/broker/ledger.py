@@ -1,8 +1,8 @@
 """The file that records a worker's spending through the broker, with two lines for each call.
 
 The first line is written before the call, with the maximum cost of the call; the second line
-has the real cost. If the second line is missing, because the broker was killed or the answer had
-no usage, the first line counts.
+has the real cost, or the maximum if the answer did not reach its own end. If the second line is
+missing, because the broker was killed, the first line counts.
 """
 
 import json
@@ -28,19 +28,22 @@ class Spent:
     """Whether the prices of all recorded calls are known."""
     refused: set[str] = field(default_factory=set)
     """Reasons for which the broker refused calls."""
-    pending: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """Cost and tokens reserved for each call that has not ended, by the call's number."""
+    pending: dict[int, tuple[float | None, int]] = field(default_factory=dict)
+    """Cost and tokens reserved for each call that has not ended, by the call's number; a cost is
+    None if the price is unknown.
+    """
 
     @property
     def cost_if_known(self) -> float | None:
         """Cost of all calls in USD, including reserved amounts; None if a price is unknown."""
-        return self.most_cost if self.priced else None
+        known = self.priced and all(cost is not None for cost, _ in self.pending.values())
+        return self.most_cost if known else None
 
     @property
     def most_cost(self) -> float:
         """Return the cost in USD with reserved amounts; calls with an unknown price count as 0."""
         # protection: costs-of-unfinished-calls-count
-        return self.cost + sum(cost for cost, _ in self.pending.values())
+        return self.cost + sum(cost or 0.0 for cost, _ in self.pending.values())
 
     @property
     def most_tokens(self) -> int:
@@ -54,17 +57,16 @@ class Spent:
             self.refused.add(str(line.get("refused")))
             return
         cost, tokens = line.get("cost"), line.get("tokens")
-        known = isinstance(cost, int | float)
-        amount = float(cost) if isinstance(cost, int | float) else 0.0
+        amount = float(cost) if isinstance(cost, int | float) else None
         count = tokens if isinstance(tokens, int) else 0
         if not line.get("ended"):
             self.calls += 1
             self.pending[number] = (amount, count)
             return
         self.pending.pop(number, None)
-        self.cost += amount
+        self.cost += amount or 0.0
         self.tokens += count
-        self.priced = self.priced and known
+        self.priced = self.priced and amount is not None
 
 
 def read_ledger(path: Path) -> Spent:
@@ -116,11 +118,19 @@ class Ledger:
         """Record a call's real tokens and `cost`, which is None if the price is unknown."""
         self._add({"call": number, "ended": True, "cost": cost, "tokens": tokens})
 
-    def end_unknown(self, number: int) -> None:
-        """Record the end of a call whose cost is unknown: the reserved amount counts as spent."""
+    def end_unknown(self, number: int, *seen: tuple[float | None, int]) -> None:
+        """Record the end of a call whose cost is unknown: the reserved amount counts as spent.
+
+        Args:
+            number: Number of the call.
+            seen: Cost and tokens that the call had at least, of which the largest counts if it is
+                larger than what was reserved.
+        """
         # protection: interrupted-answers-count-with-their-maximum-cost
         cost, tokens = self.spent.pending[number]
-        self.end(number, cost, tokens)
+        if cost is not None:
+            cost = max([cost, *(known for known, _ in seen if known is not None)])
+        self.end(number, cost, max([tokens, *(count for _, count in seen)]))
 
     def refuse(self, why: str) -> None:
         """Record why a call was refused; each reason is recorded once."""

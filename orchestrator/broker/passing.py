@@ -1,6 +1,6 @@
 """Pass a worker's call on to an API or a git host, and the answer back while it arrives."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -13,7 +13,8 @@ from orchestrator.broker.calls import Call, answer_headers
 from orchestrator.text.redact import Redactor
 
 REDIRECTS = range(300, 400)
-_ERRORS = 400
+ERRORS = 400
+"""Lowest status of an answer for which a provider bills nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,38 +60,53 @@ class Passing:
         """Reader of the usage in a billed answer; None before the answer or if it is not billed."""
         self.out: web.StreamResponse | None = None
         """The answer to the worker; None before its beginning."""
+        self.costs_nothing = False
+        """Whether it is certain that the provider bills nothing."""
+        self._request = request
         self._settle = settle
-        self._adds_usage = request is not None and request.adds_usage
 
     async def pass_back(self, answer: ClientResponse, redactor: Redactor) -> web.StreamResponse:
         """Forward an answer to the worker while it arrives, with API keys removed from it."""
+        self.costs_nothing = answer.status >= ERRORS
+        if self._request is not None and (flavor := self._request.call.flavor) is not None:
+            self.reader = reader_of(
+                answer.content_type,
+                flavor,
+                answers=self._request.answers,
+                without_usage=self._request.adds_usage,
+            )
         passed_headers = answer_headers(answer.headers)
         # protection: keys-are-redacted-from-headers-of-answers
         headers = CIMultiDict((name, redactor.text(value)) for name, value in passed_headers)
         self.out = out = web.StreamResponse(status=answer.status, headers=headers)
-        await out.prepare(self.incoming)
-        clean = redactor.stream()
-        if self._settle is None:
+        await self._send(out.prepare(self.incoming))
+        clean, reader = redactor.stream(), self.reader
+        if reader is None or self._settle is None:
             async for data in answer.content.iter_any():
                 # protection: tokens-of-git-hosts-are-redacted-from-answers
                 await self._write(clean.feed(data))
             await self._write(clean.flush())
         else:
-            reader = reader_of(answer.content_type, without_usage=self._adds_usage)
-            self.reader = reader
             async for data in answer.content.iter_any():
+                passed = reader.feed(data)
+                # Recorded before the worker gets the end of the answer and can make another call.
+                if reader.has_ended:
+                    self._settle(reader, costs_nothing=self.costs_nothing)
                 # protection: keys-are-redacted-from-answers
-                await self._write(clean.feed(reader.feed(data)))
-            # Recorded before the worker gets the end of the answer and can make another call.
-            self._settle(reader, costs_nothing=answer.status >= _ERRORS)
-            await self._write(clean.feed(reader.close()) + clean.flush())
+                await self._write(clean.feed(passed))
+            rest = reader.close()
+            self._settle(reader, costs_nothing=self.costs_nothing)
+            await self._write(clean.feed(rest) + clean.flush())
         await out.write_eof()
         return out
 
     async def _write(self, data: bytes) -> None:
+        if data and self.out is not None:
+            await self._send(self.out.write(data))
+
+    async def _send(self, sending: Awaitable[object]) -> None:
         try:
-            if data and self.out is not None:
-                await self.out.write(data)
+            await sending
         except ConnectionError:
             # The rest of a complete answer contains the usage; a stream would cause more cost.
             if not isinstance(self.reader, WholeAnswer):

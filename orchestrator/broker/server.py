@@ -7,6 +7,7 @@ import asyncio
 import socket
 import ssl
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from aiohttp import (
@@ -14,13 +15,13 @@ from aiohttp import (
     ClientError,
     ClientSession,
     ClientTimeout,
+    ConnectionTimeoutError,
     DummyCookieJar,
     TCPConnector,
     web,
 )
 
 from orchestrator.broker.accounts import Account, Accounts, RefusedError
-from orchestrator.broker.answers import Reader
 from orchestrator.broker.bodies import BadRequestError, Request
 from orchestrator.broker.calls import (
     Call,
@@ -29,8 +30,7 @@ from orchestrator.broker.calls import (
     request_query,
     worker_token,
 )
-from orchestrator.broker.passing import REDIRECTS, Passing, Way
-from orchestrator.broker.prices import measure
+from orchestrator.broker.passing import ERRORS, REDIRECTS, Passing, Way
 from orchestrator.broker.processes import Dispatcher, next_connection
 from orchestrator.broker.repositories import (
     READS,
@@ -154,31 +154,16 @@ class Broker:
         way: Way,
         request: Request,
     ) -> web.StreamResponse:
-        ledger, flavor = account.ledger, request.call.flavor
         number = account.set_aside(request)
         request.ask_for_usage()
-
-        def settle(answer: Reader | None, *, costs_nothing: bool) -> None:
-            if number not in ledger.spent.pending:
-                return
-            found = None
-            if answer is not None and flavor is not None:
-                found = measure(answer.found, request.model, flavor)
-            if found is not None:
-                ledger.end(number, found.cost, found.tokens)
-            elif costs_nothing:
-                ledger.end(number, 0.0, 0)
-            else:
-                ledger.end_unknown(number)
-
-        passing = Passing(incoming, way, request, settle)
+        passing = Passing(incoming, way, request, partial(account.settle, number, request))
         try:
             return await self._pass_on(passing, account, request.encode())
         except RefusedError as refused:
-            settle(None, costs_nothing=refused.costs_nothing)
+            passing.costs_nothing = refused.costs_nothing
             raise
         finally:
-            settle(passing.reader, costs_nothing=False)
+            account.settle(number, request, passing.reader, costs_nothing=passing.costs_nothing)
 
     async def _pass_on(
         self, passing: "Passing", account: Account, body: bytes
@@ -210,6 +195,7 @@ class Broker:
                         502,
                         "upstream_encoding",
                         f"{way.place} compressed its answer, which the broker cannot check",
+                        costs_nothing=answer.status >= ERRORS,
                     )
                 return await passing.pass_back(answer, account.redactor)
         except (ClientError, TimeoutError, OSError) as error:
@@ -224,7 +210,7 @@ class Broker:
                 502,
                 "upstream_unreachable",
                 f"{way.place} cannot be reached ({type(error).__name__})",
-                costs_nothing=isinstance(error, ClientConnectorError),
+                costs_nothing=isinstance(error, ClientConnectorError | ConnectionTimeoutError),
             ) from error
 
 
@@ -282,9 +268,13 @@ def _refusal(refused: RefusedError, *, gemini: bool) -> web.Response:
         headers["Retry-After"] = str(refused.retry_after)
     else:
         headers["x-should-retry"] = "false"
-    return web.json_response(
+    response = web.json_response(
         {"type": "error", "error": error}, status=refused.status, headers=headers
     )
+    # A worker that is refused for good makes no other call soon.
+    if refused.retry_after is None:
+        response.force_close()
+    return response
 
 
 def _refusal_of_git(refused: RefusedError, asked: GitCall) -> web.Response:

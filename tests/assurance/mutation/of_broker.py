@@ -15,6 +15,7 @@ from tests.assurance.mutation.ways import (
 )
 
 SERVER = "tests/broker/test_server.py"
+ANSWERS = "tests/broker/test_answers.py"
 BODIES = "tests/broker/test_bodies.py"
 ISOLATION = "tests/broker/test_isolation.py"
 KEYS = "tests/broker/test_keys.py"
@@ -61,6 +62,11 @@ def broker() -> Iterator[Protection]:
         ("costs of unfinished calls count", Instead("self.cost")),
         ("interrupted answers count with their maximum cost", Instead("(0.0, 0)")),
         ("calls through an earlier broker count", Instead("Spent()")),
+    )  # fmt: skip
+    yield from marked(
+        (ANSWERS,),
+        ("only the usage of whole answers is their cost", Without("answer.has_ended")),
+        ("failed answers have no end of their own", Remove()),
     )  # fmt: skip
     yield from marked(
         (SERVER,),
