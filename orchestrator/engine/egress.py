@@ -63,7 +63,7 @@ def check_runtime(runtime: str | None, *, without: str = "`--network none`") -> 
         UnsupportedError: The runtime may have its own network stack, which packet filters do not
             see.
     """
-    if not _is_filtered(runtime):
+    if has_own_kernel(runtime):
         raise UnsupportedError(
             f"runtime `{runtime}` is not supported with a network: the packet filter is known to "
             f"work only with {', '.join(sorted(_FILTERED))}",
@@ -72,9 +72,10 @@ def check_runtime(runtime: str | None, *, without: str = "`--network none`") -> 
         )
 
 
-def _is_filtered(runtime: str | None) -> bool:
+def has_own_kernel(runtime: str | None) -> bool:
+    """Return whether the containers of an OCI runtime may not use the machine's kernel."""
     # protection: runtime-with-its-own-network-stack-refused
-    return runtime is None or runtime in _FILTERED
+    return runtime is not None and runtime not in _FILTERED
 
 
 def check_shared_network(runtime: str | None) -> None:
@@ -83,7 +84,7 @@ def check_shared_network(runtime: str | None) -> None:
     Raises:
         UnsupportedError: Each container would have its own network stack.
     """
-    if not _is_filtered(runtime):
+    if has_own_kernel(runtime):
         raise UnsupportedError(
             f"with runtime `{runtime}`, a worker cannot share a network with its services",
             key="runtime.services",
@@ -246,6 +247,12 @@ def check_gateways(
     Raises:
         UnsupportedError: A worker needs a network that the engine cannot close.
     """
+    # protection: default-runtime-is-checked-as-if-it-were-named
+    default = None if config.isolation.runtime else features.default_runtime or None
+    if egress:
+        check_runtime(default)
+    if config.project.services:
+        check_shared_network(default)
     if not features.networks:  # a place's only network is checked elsewhere
         return
     # protection: rootless-engine-refused-for-open-network

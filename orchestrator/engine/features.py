@@ -24,6 +24,10 @@ class EngineFeatures:
     """Memory of the machine in bytes."""
     version: str
     """Name and version of the engine, for users and records."""
+    default_runtime: str = ""
+    """OCI runtime of containers for which none is named, if it is not known to use the machine's
+    kernel; else empty.
+    """
     seccomp: bool = False
     """Whether the engine can filter system calls with a custom seccomp profile."""
     transfer: Literal["mounts", "streams"] = "mounts"

@@ -1,7 +1,8 @@
 """Find out, inside a container, which limits are enforced there: print what was seen as JSON.
 
-The arguments are the limits that the container was created with, by name. The limit of memory is
-tested last and has a line of its own, because some kernels end the whole container at this limit.
+The arguments are the limits that the container was created with, by name; what is not named is not
+tested. The limits of processes and memory are tested last and have lines of their own, because some
+kernels end the whole container at these limits.
 
 The program is passed to a container as text, so it imports only the standard library.
 """
@@ -40,13 +41,13 @@ def main(*limits: str) -> None:
         _machine,
         lambda: {"cpus": _cpus(asked["cpus"])},
         lambda: {"swap": _swap()},
-        lambda: {"pids": _pids(int(asked["pids"]))},
         lambda: {"open_files": _open_files(int(asked["open_files"]))},
         lambda: {"tmp": _tmp(int(asked["tmp"]))},
         lambda: {"tmp_inodes": _tmp_inodes(int(asked["tmp_inodes"]))},
         lambda: {"read_only_root": _read_only_root()},
         lambda: {"network": _network()},
     )
+    _tell(lambda: {"pids": _pids(int(asked["pids"]))})
     _tell(lambda: {"memory": _memory(int(asked["memory"]))})
 
 
@@ -54,7 +55,7 @@ def _tell(*questions: Callable[[], Mapping[str, object]]) -> None:
     """Print one line of answers; what cannot be found out is left out."""
     seen: dict[str, object] = {}
     for question in questions:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, KeyError):
             seen |= {name: said for name, said in question().items() if said is not None}
     sys.stdout.write(f"{json.dumps(seen)}\n")
     sys.stdout.flush()
@@ -70,7 +71,7 @@ def _status() -> dict[str, object]:
         seen["capabilities"] = not any(int(given, 16) for given in every)
     if "NoNewPrivs" in told:
         seen["no_new_privileges"] = told["NoNewPrivs"] == "1"
-    if "Seccomp" in told:
+    if "Seccomp" in told and _sees_machine():
         seen["seccomp"] = told["Seccomp"] == "2" and _refuses_io_uring()
     return seen
 
@@ -90,9 +91,18 @@ def _machine() -> dict[str, object]:
     return seen
 
 
+def _sees_machine() -> bool:
+    """Return whether the kernel of this program is the one that limits the container.
+
+    A kernel that is itself a program, such as gVisor's, has control groups without these files; the
+    machine's kernel limits that program, and shows nothing of it in here.
+    """
+    return _is_unified() or any(_CGROUPS.glob("*/cgroup.clone_children"))
+
+
 def _number(*names: str) -> str | None:
     """Return the content of the first file of the control group that exists."""
-    for name in names:
+    for name in names if _sees_machine() else ():
         with suppress(OSError):
             return (_CGROUPS / name).read_text().strip()
     return None
@@ -117,6 +127,8 @@ def _swap() -> bool | None:
     both, memory = (_number(f"memory/memory{name}.limit_in_bytes") for name in (".memsw", ""))
     if both is not None and memory is not None:
         return int(both) <= int(memory)
+    if not _sees_machine():
+        return None
     if "SwapTotal:              0 kB" in Path("/proc/meminfo").read_text():
         return True
     return False if memory is not None or _is_unified() else None
@@ -205,9 +217,10 @@ def _network() -> bool:
 
     A kernel may show tunnels in every network, which nobody has configured.
     """
-    for place in Path("/sys/class/net").iterdir():
-        is_up = int((place / "flags").read_text(), 16) & 1
-        if is_up and place.name != "lo":
+    for _, name in socket.if_nameindex():
+        flags = Path("/sys/class/net", name, "flags")
+        is_up = int(flags.read_text(), 16) & 1 if flags.exists() else True
+        if is_up and name != "lo":
             return False
     return not any(_has_route(family, name) for family, name in _ELSEWHERE.items())
 

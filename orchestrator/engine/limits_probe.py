@@ -2,16 +2,18 @@
 
 import json
 import secrets
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.config.values import Limit
+from orchestrator.engine.egress import has_own_kernel
 from orchestrator.engine.features import WATCHED, Enforcement
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
-from orchestrator.engine.protocol import Container, ContainerEngine
+from orchestrator.engine.protocol import Container, ContainerEngine, ExitStatus
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError
 from orchestrator.text.split_lines import split_lines
@@ -19,8 +21,12 @@ from orchestrator.text.split_lines import split_lines
 _TIMEOUT = 60.0
 _LONGEST = 16 * 1024
 """Maximum length of an answer in bytes."""
-_MEMORY = 64 * 1024**2
-_CPUS, _PIDS, _OPEN_FILES = 1.0, 16, 64
+_CPUS, _OPEN_FILES = 1.0, 64
+_MEMORY, _PIDS = 64 * 1024**2, 16
+_OWN_MEMORY, _OWN_PIDS = 256 * 1024**2, 96
+"""Limits for a runtime with a kernel of its own, whose memory and threads count as well: gVisor
+needs about 50 MiB and 30 threads before it starts a command, and two threads for each process.
+"""
 _TMP = TmpfsMount(target="/tmp", size=2 * 1024**2, inodes=32)  # noqa: S108 - the container's own
 _USER = "20000:20000"
 
@@ -85,18 +91,20 @@ def probe_limits(
     Raises:
         EngineError: The container could not be started, or its answer is no answer.
     """
-    container = engine.start(_spec(repository, runtime))
-    try:
-        status = container.wait(_TIMEOUT)
-        answer = _read(container, may_be_empty=status.oom_killed)
-    except TimeoutError as error:
-        raise EngineError(
-            f"cannot test the limits of containers: no answer within {_TIMEOUT:g} s",
-            key="limits-probe.timeout",
-        ) from error
-    finally:
-        container.remove()
-    if answer.memory is None and status.oom_killed:
+    limits = {
+        "memory": _MEMORY, "cpus": _CPUS, "pids": _PIDS, "open_files": _OPEN_FILES,
+        "tmp": _TMP.size, "tmp_inodes": _TMP.inodes,
+    }  # fmt: skip
+    if has_own_kernel(runtime):
+        limits |= {"memory": _OWN_MEMORY, "pids": _OWN_PIDS}
+    answer, status = _ask(engine, repository, runtime, limits, limits)
+    if answer.pids is None and status.counters.refused_processes:
+        # The machine's kernel refused a thread to the program that is the container's kernel.
+        # protection: limit-at-which-container-ends-is-enforced
+        answer.pids = True
+        memory, status = _ask(engine, repository, runtime, limits, ("memory",))
+        answer.memory = memory.memory
+    if not answer.memory and status.oom_killed:
         # The kernel ended the whole container, with the program that would have told.
         answer.memory = True
     seen: dict[Limit, bool | None] = {
@@ -113,6 +121,27 @@ def probe_limits(
         kernel=answer.kernel,
         boot=answer.boot,
     )
+
+
+def _ask(
+    engine: ContainerEngine,
+    repository: str,
+    runtime: str | None,
+    limits: Mapping[str, float],
+    tested: Iterable[str],
+) -> tuple[_Answer, ExitStatus]:
+    """Return what a container with limits answers about some of them, and how it ended."""
+    container = engine.start(_spec(repository, runtime, limits, tested))
+    try:
+        status = container.wait(_TIMEOUT)
+        return _read(container, may_be_empty=status.oom_killed), status
+    except TimeoutError as error:
+        raise EngineError(
+            f"cannot test the limits of containers: no answer within {_TIMEOUT:g} s",
+            key="limits-probe.timeout",
+        ) from error
+    finally:
+        container.remove()
 
 
 def _read(container: Container, *, may_be_empty: bool) -> _Answer:
@@ -145,13 +174,11 @@ def _read(container: Container, *, may_be_empty: bool) -> _Answer:
         ) from error
 
 
-def _spec(repository: str, runtime: str | None) -> ContainerSpec:
+def _spec(
+    repository: str, runtime: str | None, limits: Mapping[str, float], tested: Iterable[str]
+) -> ContainerSpec:
     run = f"limits-{secrets.token_hex(4)}"
-    limits = {
-        "memory": _MEMORY, "cpus": _CPUS, "pids": _PIDS, "open_files": _OPEN_FILES,
-        "tmp": _TMP.size, "tmp_inodes": _TMP.inodes,
-    }  # fmt: skip
-    asked = (f"{name}={number}" for name, number in limits.items())
+    asked = (f"{name}={limits[name]}" for name in tested)
     return ContainerSpec(
         name=f"orchestrator-{run}-probe",
         image=BASE_IMAGE,
@@ -161,8 +188,8 @@ def _spec(repository: str, runtime: str | None) -> ContainerSpec:
         labels={MANAGED: "true", RUN: run, ROLE: "probe", REPOSITORY: repository},
         mounts=(_TMP,),
         cpus=_CPUS,
-        memory=_MEMORY,
-        pids=_PIDS,
+        memory=int(limits["memory"]),
+        pids=int(limits["pids"]),
         open_files=_OPEN_FILES,
         runtime=runtime,
     )

@@ -115,7 +115,8 @@ def check_enforcement(
     prover = engine if isinstance(engine, NetworkProver) and needs_proof else None
     for isolation in (config.isolation for config in every):
         if not features.enforced:
-            proven = proven_limits(engine, features, repository, isolation.runtime)
+            runtime = isolation.runtime or features.default_runtime or None
+            proven = proven_limits(engine, features, repository, runtime)
             # Several runtimes: a limit that one of them does not enforce is not enforced.
             enforced |= {
                 name: how for name, how in proven.enforced.items() if enforced.get(name) != "no"

@@ -124,8 +124,7 @@ def check_run(request: RunRequest, engine: ContainerEngine, *, resumed: bool = F
         check_worktrees(repository, request.config)
     configs = [own.config for _, own in checked.by_task()]
     proven = check_enforcement(engine, features[0].value, repository, configs)
-    asked = request.config.isolation.transfer
-    proven = choose_transfer(engine, proven, repository, asked)
+    proven = choose_transfer(engine, proven, repository, request.config.isolation)
     if proven.transfer == "streams" and isinstance(engine, RemoteEngine):
         engine.note_other_machine()
     for task, own in checked.by_task():

@@ -10,7 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Literal
 
-from orchestrator.config.container import Isolation, Transfer
+from orchestrator.config.container import Isolation
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
@@ -33,7 +33,7 @@ _PROBE_SIZE = 64 * 1024
 
 
 def choose_transfer(
-    engine: ContainerEngine, features: EngineFeatures, repository: Repository, asked: Transfer
+    engine: ContainerEngine, features: EngineFeatures, repository: Repository, isolation: Isolation
 ) -> EngineFeatures:
     """Return the features with how workers get their files, after a test of the engine.
 
@@ -41,6 +41,7 @@ def choose_transfer(
         UnsupportedError: Containers cannot use files of this machine, and no copies can be sent.
         EngineUnavailableError: The engine does not answer.
     """
+    asked, runtime = isolation.transfer, isolation.runtime or features.default_runtime or None
     sent = replace(features, overlay=False, transfer="streams")
     if asked == "streams" or (asked == "auto" and features.transfer == "streams"):
         return sent
@@ -52,7 +53,7 @@ def choose_transfer(
     # The same repository may be at another path in a container that uses the engine of its host.
     # The socket of another machine's engine may have been forwarded to the path of this one's.
     # protection: mounts-are-tested-for-each-engine
-    here = f"{features.version} {features.fingerprint} {repository.state_dir}"
+    here = f"{features.version} {features.fingerprint} {runtime or ''} {repository.state_dir}"
     mounted = replace(features, overlay=overlay)
     found = f"{'overlay' if overlay else 'bind'} {here}"
     # Somebody may mount the files later, so this holds only until this machine starts again.
@@ -63,10 +64,12 @@ def choose_transfer(
     if remembered == hidden and asked == "auto":
         return sent
     with _scratch(repository) as scratch:
-        if probe(engine, repository, scratch, overlay=overlay):
+        # protection: mounts-are-tested-with-runs-runtime
+        test = partial(probe, engine, repository, scratch, runtime=runtime)
+        if test(overlay=overlay):
             write_atomically(known, found)
             return mounted
-        if overlay and probe(engine, repository, scratch, overlay=False):
+        if overlay and test(overlay=False):
             return replace(features, overlay=False)
     if asked == "auto" and isinstance(engine, PlaceEngine):
         write_atomically(known, hidden)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.git.repository import Repository
@@ -155,7 +156,7 @@ def known_repository() -> Iterator[Path]:
         found.state_dir.mkdir()
         features = engine.check(images=(), runtime=None)
         features = check_enforcement(engine, features, found, (ParallelConfig(tasks=("-",)),))
-        choose_transfer(engine, features, found, "auto")
+        choose_transfer(engine, features, found, Isolation())
         engine.close()
         yield root
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,9 +12,11 @@ from orchestrator.config.values import Limit
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.features import WATCHED
 from orchestrator.engine.limits_probe import probe_limits
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
 from orchestrator.machine import boot_id
 from tests.support.answering_engine import SOUND, AnsweringEngine, answer
+from tests.support.local_engine import LocalContainer
 
 EVERY: set[Any] = set(get_args(Limit))
 
@@ -106,6 +109,57 @@ def test_what_the_container_cannot_tell_is_unknown(tmp_path: Path) -> None:
     proven = probe_limits(AnsweringEngine(tmp_path / "e", text), names(tmp_path))
     assert EVERY - proven.enforced.keys() == {"seccomp"}
     assert not proven.is_sound
+
+
+class Sandbox(AnsweringEngine):
+    """Containers whose kernel is a program: the machine's kernel ends it, with the container."""
+
+    def __init__(self, scratch: Path, ends: list[tuple[str, bool, int]]) -> None:
+        super().__init__(scratch)
+        self.ends = ends
+
+    def start(self, spec: ContainerSpec) -> LocalContainer:
+        self.text, killed, refused = self.ends.pop(0)
+        container = super().start(spec)
+        status = container.wait(10)
+        told = replace(
+            status, oom_killed=killed, counters=replace(status.counters, refused_processes=refused)
+        )
+        container.wait = lambda _timeout: told  # type: ignore[method-assign]
+        return container
+
+
+BEFORE = json.dumps({"tmp": True, "tmp_inodes": False, "kernel": "4.4.0"})
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [
+        # It ended at the limit of processes, then, asked again, at that of memory.
+        ([(BEFORE, False, 1), ("", True, 0)], {"pids": "kernel", "memory": "kernel"}),
+        ([(BEFORE, False, 1), ('{"memory": false}', False, 0)], {"pids": "kernel", "memory": "no"}),
+        # Its program was told of no kill, but the machine's kernel killed a process of it.
+        ([(f'{BEFORE}\n{{"pids": true, "memory": false}}', True, 0)],
+         {"pids": "kernel", "memory": "kernel"}),
+        # It needed more memory than the limit before it reached that of processes.
+        ([(BEFORE, True, 0)], {"memory": "kernel"}),
+        ([(BEFORE, False, 0)], {}),
+    ],
+    ids=["both", "memory-ignored", "told-wrongly", "memory-first", "ended"],
+)  # fmt: skip
+def test_limit_at_which_the_container_ends_is_enforced(
+    tmp_path: Path, ends: list[tuple[str, bool, int]], shown: dict[str, str]
+) -> None:
+    engine = Sandbox(tmp_path / "e", list(ends))
+    proven = probe_limits(engine, names(tmp_path), runtime="process")
+    assert proven.enforced == {"tmp": "kernel", "tmp_inodes": "no", **WATCHED, **shown}
+    assert engine.ends == []
+    assert engine.leftovers({}) == []
+    # The program's own threads and memory count.
+    assert {(spec.pids, spec.memory) for spec in engine.asked} == {(96, 256 * 1024**2)}
+    assert [spec.command[-1] for spec in engine.asked[1:]] == [f"memory={256 * 1024**2}"] * (
+        len(ends) - 1
+    )
 
 
 @pytest.mark.parametrize(

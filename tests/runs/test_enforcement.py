@@ -140,6 +140,14 @@ def test_each_runtime_is_tested(repo: Path, engine: AnsweringEngine) -> None:
     assert [spec.runtime for spec in engine.asked] == [None, "process"]
 
 
+def test_default_runtime_with_its_own_kernel_is_tested_as_such(
+    repo: Path, engine: AnsweringEngine
+) -> None:
+    engine.features |= {"default_runtime": "process"}
+    assert proven_twice(repo, engine) == 1
+    assert [spec.runtime for spec in engine.asked] == ["process"]
+
+
 def test_an_engine_without_an_identity_is_tested_each_time(
     repo: Path, engine: AnsweringEngine
 ) -> None:

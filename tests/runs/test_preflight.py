@@ -1,5 +1,6 @@
 """Tests of the checks before a run: errors and notices."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -378,4 +379,30 @@ def test_open_network_of_a_rootless_engine_is_refused(
     project = Project(checks=("true",))
     wishes = config(agent_cli="shell", isolation=isolation, project=project)
     with raises("network.rootless"):
+        check_run(RunRequest(config=wishes, root=repo), local_engine)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "services", "key"),
+    [
+        (Isolation(network="open"), {}, "runtime.no-filter"),
+        (Isolation(network="none", check_network="open"), {}, "runtime.no-filter"),
+        (
+            Isolation(network="none"),
+            {"web": Service(image=BASE_IMAGE, command=("true",))},
+            "runtime.services",
+        ),
+        (Isolation(network="none"), {}, None),
+    ],
+    ids=["task", "checks", "services", "none"],
+)
+def test_default_runtime_with_its_own_kernel_is_refused_where_a_named_one_is(
+    repo: Path, local_engine: LocalEngine, isolation: Isolation, services: dict[str, Service],
+    key: str | None, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    features = replace(local_engine.check(images=(), runtime=None), default_runtime="runsc")
+    monkeypatch.setattr(local_engine, "check", lambda **_: features)
+    project = Project(checks=("true",), services=services)
+    wishes = config(agent_cli="shell", isolation=isolation, project=project)
+    with raises(key) if key else nullcontext():
         check_run(RunRequest(config=wishes, root=repo), local_engine)

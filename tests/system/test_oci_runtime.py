@@ -7,35 +7,26 @@ import pytest
 
 from orchestrator.engine.egress import _FILTERED
 from tests.support.cli import orchestrator
-from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
 GVISOR = "runsc"
 
 
 def run(repo: Path, *options: str, runtime: str = GVISOR):
-    task = "uname -v; echo x > new; git add -A; git commit -qm 'from another kernel'; echo y > rest"
     return orchestrator(
-        "parallel", "--agent-cli", "shell", task, "--workers", "1", "--runtime", runtime, "--json",
-        "--timeout-per-worker", "90", *options, cwd=repo,
+        "parallel", "--agent-cli", "shell", "true", "--workers", "1", "--json",
+        "--runtime", runtime, "--timeout-per-worker", "90", *options, cwd=repo,
     )  # fmt: skip
 
 
-def test_gvisor_is_used_if_available_else_refused(repo: Path) -> None:
+def test_runtime_that_the_engine_lacks_is_refused(repo: Path) -> None:
     client = docker.APIClient(version="auto")
     runtimes = client.info()["Runtimes"]
     client.close()
     done = run(repo, "--network", "none")
-    if GVISOR not in runtimes:
-        assert done.returncode == 3
-        assert done.stderr.startswith(f"error: the Docker engine has no runtime `{GVISOR}`\n")
-        return
-    result = done.results[1]
-    assert result["status"] == "success", result
-    assert result["files_modified"] == ["new", "rest"]
-    assert git(repo, "log", "-1", "--format=%s", "architect/parallel-1~1") == "from another kernel"
-    log = (Path(result["log"]) / "stdout.log").read_text()
-    assert log.strip() != Path("/proc/version").read_text().strip()
+    assert GVISOR not in runtimes, "`make engines` tests an engine that has it"
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"error: the Docker engine has no runtime `{GVISOR}`\n")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.container import Transfer
+from orchestrator.config.container import Isolation, Transfer
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.place import Place, PlaceSpec
 from orchestrator.engine.spec import BindMount, ContainerSpec
@@ -52,7 +52,7 @@ class FarPlaces(FarEngine):
 
 def chosen(engine: FarEngine, repo: Path, asked: Transfer = "auto") -> str:
     features = engine.check(images=(), runtime=None)
-    found = choose_transfer(engine, features, Repository(repo), asked)
+    found = choose_transfer(engine, features, Repository(repo), Isolation(transfer=asked))
     assert found == replace(features, transfer=found.transfer)
     return found.transfer
 
@@ -109,3 +109,15 @@ def test_engine_of_this_process_needs_no_test(repo: Path, tmp_path: Path) -> Non
     engine.address = ""
     assert chosen(engine, repo) == "mounts"
     assert engine.created == 0
+
+
+def test_mounts_are_tested_with_the_runtime_of_the_run(repo: Path, tmp_path: Path) -> None:
+    engine = FarEngine(tmp_path / "engine")
+    features = engine.check(images=(), runtime=None)
+    for isolation, default, tests in (
+        (Isolation(), "", 1), (Isolation(runtime="process"), "", 2),
+        (Isolation(runtime="process"), "", 2), (Isolation(), "process", 2), (Isolation(), "", 3),
+    ):  # fmt: skip
+        known = replace(features, default_runtime=default)
+        choose_transfer(engine, known, Repository(repo), isolation)
+        assert engine.created == tests

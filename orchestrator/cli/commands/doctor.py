@@ -28,7 +28,7 @@ from orchestrator.config.sizing import room
 from orchestrator.config.values import Limit
 from orchestrator.engine import load_engine
 from orchestrator.engine.diagnosis import DiagnosingEngine
-from orchestrator.engine.egress import check_runtime
+from orchestrator.engine.egress import check_runtime, has_own_kernel
 from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.gateway_probe import gateway_problem, open_network_problem
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hint
@@ -185,12 +185,12 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
         return
     runtime = config.isolation.runtime
     yield _runtimes(features, runtime)
-    yield _system_calls(features, runtime)
-    known = runtime if runtime in features.runtimes else None
+    yield _system_calls(features, runtime or features.default_runtime or None)
+    known = runtime if runtime in features.runtimes else features.default_runtime or None
     yield from _limits(engine, config, known)
     yield _worktrees(engine, features, with_isolation(config, runtime=known))
-    yield _open_network(engine, features)
-    yield _allow_lists(engine, features, config.isolation.runtime)
+    yield _open_network(engine, features, runtime or known)
+    yield _allow_lists(engine, features, runtime or known)
     for image, required in _images(config).items():
         yield check_image(engine, image, required=required)
     problems = [check_of_error("machine", error) for error in machine_problems(config, features)]
@@ -243,7 +243,7 @@ def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
             hint="use an engine and a kernel with seccomp: without it, workers can open sockets of "
             "AF_VSOCK and AF_ALG, and use io_uring",
         )  # fmt: skip
-    if runtime not in (None, "runc", "crun"):
+    if has_own_kernel(runtime):
         return Check(name="system calls", detail=f"filtered by the runtime `{runtime}`")
     return Check(name="system calls", detail="filtered: no AF_VSOCK, no AF_ALG, no io_uring")
 
@@ -338,13 +338,14 @@ def _worktrees(engine: Engine, features: EngineFeatures, config: ParallelConfig)
     return Check(name=name, state="fail", detail=said, hint=hint, exit_code=code)
 
 
-def _open_network(engine: Engine, features: EngineFeatures) -> Check:
+def _open_network(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:
     """Check which containers filter the connections of workers on an open network."""
     name = "open network"
     if not features.open_network:
         detail = "not supported by this engine, which is rootless"
         return Check(name=name, state="warn", detail=detail, hint="use the network `none`")
     try:
+        check_runtime(runtime)
         repository = _for_containers(engine)
         problem = open_network_problem(engine, str(repository.common_dir))
     except OrchestratorError as error:

@@ -42,6 +42,7 @@ from orchestrator.engine.docker.requirements import check_address, fingerprint, 
 from orchestrator.engine.docker.rules import HOST
 from orchestrator.engine.docker.seccomp import is_supported
 from orchestrator.engine.docker.ssh import listens, tunnel_to
+from orchestrator.engine.egress import has_own_kernel
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import FILTER, SHARES
@@ -105,6 +106,7 @@ class DockerEngine(DockerImages):
                 key="runtime.unknown",
                 hint=f"runtimes of the engine: {', '.join(runtimes)}",
             )
+        default = str(info.get("DefaultRuntime") or "")
         # protection: no-gateway-on-podman
         # protection: no-open-network-on-rootless-engine
         return EngineFeatures(
@@ -113,6 +115,7 @@ class DockerEngine(DockerImages):
             cpus=info["NCPU"],
             memory=info["MemTotal"],
             version=f"{kind} {info['ServerVersion']}",
+            default_runtime=default if has_own_kernel(default or None) else "",
             seccomp=is_supported(info),
             open_network=not is_rootless(info),
             gateways=kind == "docker" and not is_rootless(info),

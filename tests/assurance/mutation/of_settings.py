@@ -131,6 +131,11 @@ def preflight() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         (PREFLIGHT,),
+        ("default runtime is checked as if it were named",
+         Replace("features.default_runtime", "''")),
+    )  # fmt: skip
+    yield from marked(
+        (PREFLIGHT,),
         ("problem found by a check prevents the run", Remove()),
     )  # fmt: skip
     yield from marked(
@@ -159,6 +164,7 @@ def preflight() -> Iterator[Protection]:
         ("answers about limits are short", Never()),
         ("no answer about limits is an error", Never()),
         ("missing limit of memory is noticed", Instead("True")),
+        ("limit at which the container ends is enforced", Remove()),
     )  # fmt: skip
 
 
