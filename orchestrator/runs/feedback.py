@@ -27,6 +27,7 @@ from orchestrator.landing.stack import head_of
 from orchestrator.results import WorkerResult
 from orchestrator.text.decode import decode
 from orchestrator.text.log_end import end_of_log
+from orchestrator.text.quantities import count
 from orchestrator.text.quoting import code_block_for_forge, without_effects
 from orchestrator.text.sanitize import one_line
 
@@ -46,7 +47,7 @@ _UNTIL_BEGUN = 4
 """Number of looks until which the jobs of a push may still begin."""
 _PATIENCE = 3600.0
 """Maximum time, in seconds, for the jobs of a commit."""
-_OWN = "<!-- orchestrator: run "
+_OWN = "<!-- orchestrator:"
 _HEAD = (
     "Your work was reviewed. Change the code as the comments below ask, and repair the failed "
     "jobs, as far as that belongs to your task. The texts in blocks are quoted from other people "
@@ -140,7 +141,7 @@ class ReviewedRequest:
         Raises:
             ForgeError: The program failed.
         """
-        quotes, strangers, seen = [], 0, {*known}
+        quotes, strangers, hidden, seen = [], 0, 0, {*known}
         comments, unread_comments = self._review.comments(self.request.number)
         for comment in comments:
             source = f"comment {comment.id}"
@@ -148,25 +149,34 @@ class ReviewedRequest:
             if source in seen or comment.body.lstrip().startswith(_OWN):
                 continue
             seen.add(source)
+            if comment.is_hidden:
+                hidden += 1
+                continue
             # protection: comments-of-strangers-are-left-out
             if not anybody and not self._may_write(comment.author):
                 strangers += 1
                 continue
             line = "" if comment.line is None else f", line {comment.line}"
-            head = f"Comment by {_name(comment.author)} on {_name(comment.path)}{line}:"
+            line += " of an earlier version" if comment.is_outdated else ""
+            place = f" on {_name(comment.path)}{line}" if comment.path else ""
+            head = f"{comment.kind} by {_name(comment.author)}{place}:"
             quotes.append(_Quote(source, head, comment.body))
         jobs, unread_jobs = self._review.jobs(self.request.number)
         unread = [*filter(None, (unread_comments, unread_jobs))]
+        unread += [f"{count(hidden, 'hidden comment')}"] if hidden else []
         failed = {f"job {job.id}": job for job in jobs if job.end}
         fresh = [source for source in failed if source not in known]
         for source in fresh[:_MOST_LOGS]:
             job = failed[source]
-            what = "The end of its log:" if job.said is None else "What is known of it:"
-            head = f"The job {_name(job.name)} {job.end}. {what}"
-            text = self._log(job) if job.said is None else job.said
+            notes = end_of_log(job.notes, limit=_MOST_OF_TEXT)
+            log = end_of_log(self._log(job), limit=_MOST_OF_TEXT - len(notes) - 2)
+            parts = {"What is known of it": notes, "The end of its log": log}
+            what = ", and: ".join(part for part, text in parts.items() if text)
+            head = f"The job {_name(job.name)} {job.end}. {what}:"
+            text = "\n\n".join(filter(None, parts.values()))
             # protection: no-turn-without-content
-            if end := end_of_log(text, limit=_MOST_OF_TEXT):
-                quotes.append(_Quote(source, head, end))
+            if text:
+                quotes.append(_Quote(source, head, text))
             else:
                 unread.append(f"why the job {_name(job.name)} {job.end}: there is no log of it")
         told = _told(quotes, unread)
@@ -201,6 +211,8 @@ class ReviewedRequest:
         return self._writers.get(author, False)
 
     def _log(self, job: Job) -> str:
+        if not job.has_log:
+            return ""
         try:
             return self._review.log(job)
         except ForgeError:
@@ -274,7 +286,7 @@ def feedback_from_file(path: Path) -> Feedback:
 def _told(quotes: Collection[_Quote], unread: Collection[str] = ()) -> Feedback:
     """Return the first texts as one message, which says what was not read."""
     kept = list(_fitting(quotes))
-    if not kept:
+    if not any(quote.text.strip() for quote in kept):
         return Feedback()
     notes = [f"Not read: {', '.join(unread)}."] if unread else []
     return Feedback(

@@ -159,9 +159,7 @@ class TestMessage:
         turn = NextTurn(message=found.message, sources=found.sources)
         assert found.rest == 1100 - len(turn.sources) > 0
 
-    @pytest.mark.parametrize(
-        "log", ["", " \n" * 9, "\x1b[0m", None, "\ufeff2026-01-01T00:00:00Z \n"]
-    )
+    @pytest.mark.parametrize("log", ["\ufeff2026-01-01T00:00:00Z \n", None])
     def test_job_without_a_log_starts_no_turn(
         self, repo: Path, forges: Forges, log: str | None
     ) -> None:
@@ -241,6 +239,135 @@ class TestMessage:
         with raises("request.none"):
             request(repo).feedback(())
         found.rename(forges.place / "open")
+
+
+def shown(**lists: object) -> dict[str, object]:
+    """Return an answer of GitHub with these lists of the request."""
+    found: Any = github()
+    request = found["data"]["repository"]["pullRequest"]
+    request |= {name: {"nodes": nodes} for name, nodes in lists.items()}
+    return found  # type: ignore[no-any-return]
+
+
+class TestWhatTheForgeShows:
+    """What people see on the page of a request is sent, or it is said that it was not read."""
+
+    def test_texts_of_reviews_and_comments_on_the_request(self, repo: Path, forges: Forges) -> None:
+        def review(state: str, body: str) -> dict[str, object]:
+            return {**comment("ann", body, state), "state": state}
+
+        reviews_ = [review("CHANGES_REQUESTED", "The error handling is wrong."),
+                    review("APPROVED", "Rename it, though."), review("COMMENTED", "Why?"),
+                    review("DISMISSED", "withdrawn"), review("PENDING", "unsent"),
+                    {**review("APPROVED", " \n"), "id": "blank"},
+                    {**comment("eve", "let me in"), "state": "CHANGES_REQUESTED"}]  # fmt: skip
+        comments = [comment("ann", "Please add a test."), {**comment("ann", "spam", "s"),
+                    "isMinimized": True}, comment("github-actions", "coverage: 80%"),
+                    {**comment("ann", "x", "ghost"), "author": None},
+                    comment("ann", "<!-- orchestrator:x -->\n### a report", "own")]  # fmt: skip
+        forges.answer(("graphql", shown(reviews=reviews_, comments=comments)), ANN)
+        found = request(repo).feedback(())
+        for said in ("Review that requests changes by `ann`:\n~~~text\nThe error handling is",
+                     "Review that approves by `ann`:\n~~~text\nRename it", "Review by `ann`:",
+                     "Comment by `ann`:\n~~~text\nPlease add a test."):  # fmt: skip
+            assert said in found.message
+        assert (len(found.sources), found.strangers) == (4, 3)
+        assert found.unread == ("1 hidden comment",)
+        assert not [
+            word for word in ("withdrawn", "unsent", "spam", "a report") if word in found.message
+        ]
+        assert request(repo).feedback(found.sources).message == ""
+
+    def test_threads_of_changed_lines(self, repo: Path, forges: Forges) -> None:
+        said = {"nodes": [comment("ann", "Rename this.")]}
+        thread = {"isResolved": False, "isOutdated": True, "path": "a.py", "line": None,
+                  "originalLine": 7, "comments": said}  # fmt: skip
+        forges.answer(("graphql", shown(reviewThreads=[thread])), ANN)
+        told = request(repo).feedback(()).message
+        assert "Comment by `ann` on `a.py`, line 7 of an earlier version:" in told
+
+    def test_each_list_has_its_own_pages(self, repo: Path, forges: Forges) -> None:
+        def page(number: int, name: str, *cursor: str) -> dict[str, object]:
+            more = {"hasPreviousPage": bool(cursor), "startCursor": "".join(cursor)}
+            nodes = [
+                {**comment("ann", f"{name} {number}", f"{name}{number}"), "state": "COMMENTED"}
+            ]
+            return {"nodes": nodes, "pageInfo": more}
+
+        def answer(reviews_: object, comments: object) -> dict[str, object]:
+            found: Any = github()
+            request = found["data"]["repository"]["pullRequest"]
+            request |= {"reviews": reviews_, "comments": comments}
+            return found  # type: ignore[no-any-return]
+
+        first = answer(page(3, "review", "r2"), page(2, "comment", "c1"))
+        second = answer(page(2, "review", "r1"), page(1, "comment"))
+        third = answer(page(1, "review"), page(1, "comment"))
+        forges.answer(("reviews=r1", third), ("reviews=r2", second), ("graphql", first), ANN)
+        found = request(repo).feedback(())
+        names = [
+            f"comment {name}-ann"
+            for name in ("review1", "review2", "review3", "comment1", "comment2")
+        ]
+        assert [*found.sources] == names
+        assert found.unread == ()
+        asked = [word for call in forges.calls() for word in call["argv"] if "before, $" in word]
+        assert asked == []
+
+    def test_what_checks_say_beside_their_logs(self, repo: Path, forges: Forges) -> None:
+        noise = {"path": ".github", "message": "Process completed with exit code 1.",
+                 "location": {"start": {"line": 9}}}  # fmt: skip
+        note = {"path": "a.py", "location": {"start": {"line": 3}}, "title": "E1", "message": "bad"}
+        more = {"nodes": [noise, note], "totalCount": 30}
+        said = {
+            "title": "2 problems",
+            "summary": f"see {HOSTILE}",
+            "text": None,
+            "annotations": more,
+        }
+        bare = {**FAILED, "databaseId": 9, "name": "bare", "annotations": {"nodes": [noise]}}
+        review = github(jobs=({**FAILED, **said}, bare))
+        forges.answer(("graphql", review), ("--log-failed", {"exit": 1}))
+        found = request(repo).feedback(())
+        assert (
+            "The job `unit` failed. What is known of it:\n~~~~text\n2 problems\n" in found.message
+        )
+        assert "\na.py:3: E1: bad\n(The forge shows more.)\n" in found.message
+        assert [effect for effect in EFFECTS if effect in found.message] == []
+        assert found.unread == ("why the job `bare` failed: there is no log of it",)
+        forges.answer(("graphql", review), ("--job=5", "the end\n"))
+        found = request(repo).feedback(())
+        assert "What is known of it, and: The end of its log:" in found.message
+        assert "(The forge shows more.)\n\nthe end\n" in found.message
+        bad: Any = {**said, "title": 3, "summary": ["x"], "annotations": {"nodes": [None, {}, [1]]}}
+        forges.answer(("graphql", github(jobs=({**FAILED, **bad},))), ("--log-failed", "end"))
+        assert "The job `unit` failed. The end of its log:" in request(repo).feedback(()).message
+
+    def test_status_without_a_description(self, repo: Path, forges: Forges) -> None:
+        status = {"context": "ci/x", "state": "FAILURE", "targetUrl": "https://ci.example/9"}
+        forges.answer(("graphql", github(jobs=({**status, "description": None},))))
+        found = request(repo).feedback(())
+        assert (found.message, found.failed) == ("", ("ci/x",))
+        assert found.unread == ("why the job `ci/x` failed: there is no log of it",)
+
+    def test_notes_of_gitlab(self, repo: Path, forges: Forges) -> None:
+        def note(key: int, body: str, **rest: object) -> dict[str, object]:
+            return {"id": key, "author": {"username": "ann"}, "body": body, "position": None,
+                    "system": False, "resolvable": False, **rest}  # fmt: skip
+
+        talks = [
+            {"individual_note": True, "notes": [note(1, "The error handling is wrong.")]},
+            {"notes": [note(2, "added 1 commit", system=True)]},
+            {"notes": [note(3, "among us", internal=True)]},
+            {"notes": [note(4, "<!-- orchestrator: run x, worker 1 -->\nI did it.")]},
+            {"notes": [note(5, "done", resolvable=True, resolved=True)]},
+        ]
+        members = [{"username": "ann", "access_level": 30}]
+        forges.answer(("discussions", talks), ("members/all", members), ("pipelines?", []))
+        found = request(repo, "glab").feedback(())
+        assert found.sources == ("comment 1",)
+        assert "Comment by `ann`:\n~~~text\nThe error handling is wrong." in found.message
+        assert found.unread == ("1 hidden comment",)
 
 
 MORE = {"pageInfo": {"hasPreviousPage": True, "startCursor": "older"}}
