@@ -113,12 +113,16 @@ class Account:
         if grant.is_limited:
             request.check_fields()
         given = request.most_given()
-        is_priced = _PRICED.fullmatch(model) is not None
-        cost, made = most(model, flavor, given, 0) if is_priced else None, 0
+        cost, made = self._most(request, given, 0), 0
         # protection: models-without-price-are-refused-with-budget
         if grant.budget is not None and cost is None:
+            named = f"the model `{model}`" if _PRICED.fullmatch(model) else f"{model!r:.100}"
+            self.ledger.refuse("price", named[:200])
             raise RefusedError(
-                403, "model_without_price", f"no price is known for the model {model!r:.100}"
+                403,
+                "model_without_price",
+                f"no price is known for {named}, and the worker has a budget; the user can set it "
+                "with `--price MODEL=IN/OUT`",
             )
         if grant.budget is not None or grant.tokens is not None:
             fitting = request.limit_answer(lambda made: self._fits(request, given, made))
@@ -126,7 +130,7 @@ class Account:
                 self.ledger.refuse("budget")
                 said = "too little of the worker's budget or token limit is left for this call"
                 raise RefusedError(402, "budget_exceeded", said)
-            made, cost = fitting, most(model, flavor, given, fitting)
+            made, cost = fitting, self._most(request, given, fitting)
         return self.ledger.begin(cost, given + made, model)
 
     def settle(
@@ -144,14 +148,11 @@ class Account:
             answer: What arrived of a billed answer; None if nothing did.
             costs_nothing: Whether the provider bills nothing, if the answer does not say otherwise.
         """
-        reserved, flavor, model = (
-            self.ledger.spent.pending.get(number),
-            request.call.flavor,
-            request.model,
-        )
+        reserved, flavor = self.ledger.spent.pending.get(number), request.call.flavor
         if reserved is None or flavor is None:
             return
-        seen = None if answer is None else measure(answer.found, model, flavor)
+        found = {} if answer is None else answer.found
+        seen = measure(found, request.model, flavor, self.grant.prices)
         # protection: only-usage-of-whole-answers-is-their-cost
         if answer is not None and seen is not None and answer.has_ended:
             # A usage that the price list does not understand is not a cost of nothing.
@@ -165,17 +166,23 @@ class Account:
             made = min(received, request.asked)
             known = [] if seen is None else [(seen.cost, seen.tokens)]
             self.ledger.end_unknown(
-                number, (most(model, flavor, given, made), given + made), *known
+                number, (self._most(request, given, made), given + made), *known
             )
 
+    def _most(self, request: Request, given: int, made: int) -> float | None:
+        """Return the maximum cost of a call in USD; None if the model has no price."""
+        model, flavor, prices = request.model, request.call.flavor, self.grant.prices
+        is_named = model in prices or _PRICED.fullmatch(model) is not None
+        return most(model, flavor, given, made, prices) if flavor and is_named else None
+
     def _fits(self, request: Request, given: int, made: int) -> bool:
-        grant, spent, flavor = self.grant, self.ledger.spent, request.call.flavor
+        grant, spent = self.grant, self.ledger.spent
         # protection: limit-of-tokens-is-enforced
         if grant.tokens is not None and spent.most_tokens + given + made > grant.tokens:
             return False
-        if grant.budget is None or flavor is None:
+        if grant.budget is None:
             return True
-        cost = most(request.model, flavor, given, made)
+        cost = self._most(request, given, made)
         # protection: budget-is-enforced
         return cost is not None and spent.most_cost + cost <= grant.budget
 

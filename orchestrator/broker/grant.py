@@ -45,6 +45,8 @@ class Grant(BaseModel):
     """Private repositories that the worker may read."""
     models: tuple[str, ...] = ()
     """Patterns of the names of allowed models; empty: all models."""
+    prices: dict[str, tuple[float, float]] = {}
+    """The user's prices of models: USD per million tokens of input and output."""
     budget: float | None = None
     """Maximum cost of the worker, in USD."""
     tokens: int | None = None

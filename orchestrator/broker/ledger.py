@@ -28,6 +28,8 @@ class Spent:
     """Whether the prices of all recorded calls are known."""
     refused: set[str] = field(default_factory=set)
     """Reasons for which the broker refused calls."""
+    unpriced: str = ""
+    """The first model that was refused because its price is unknown."""
     pending: dict[int, tuple[float | None, int]] = field(default_factory=dict)
     """Cost and tokens reserved for each call that has not ended, by the call's number; a cost is
     None if the price is unknown.
@@ -55,6 +57,7 @@ class Spent:
         number = line.get("call")
         if not isinstance(number, int):
             self.refused.add(str(line.get("refused")))
+            self.unpriced = self.unpriced or str(line.get("model") or "")
             return
         cost, tokens = line.get("cost"), line.get("tokens")
         amount = float(cost) if isinstance(cost, int | float) else None
@@ -132,10 +135,10 @@ class Ledger:
             cost = max([cost, *(known for known, _ in seen if known is not None)])
         self.end(number, cost, max([tokens, *(count for _, count in seen)]))
 
-    def refuse(self, why: str) -> None:
-        """Record why a call was refused; each reason is recorded once."""
+    def refuse(self, why: str, model: str | None = None) -> None:
+        """Record why a call was refused, and for which model; each reason is recorded once."""
         if why not in self.spent.refused:
-            self._add({"refused": why})
+            self._add({"refused": why} if model is None else {"refused": why, "model": model})
 
     def _add(self, line: dict[str, object]) -> None:
         # Recorded before it counts, so that a killed broker forgets nothing.

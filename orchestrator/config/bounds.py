@@ -135,7 +135,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
     **{CONTAINER_FIELDS[name]: _has_additions for name in ("allow", "setup_allow", "check_allow")},
     **{
         CONTAINER_FIELDS[name]: _has_additions
-        for name in ("secrets", "copy", "git_read", "key_models")
+        for name in ("secrets", "copy", "git_read", "key_models", "prices")
     },
     **{CONTAINER_FIELDS[name]: _has_additions for name in ("allow_unenforced", "company")},
     CONTAINER_FIELDS["calls_per_minute"]: _is_longer,
@@ -155,6 +155,7 @@ _UNTRUSTED: tuple[FieldPath, ...] = (
     *(CONTAINER_FIELDS[name] for name in ("setup_network", "check_network", "allow_unenforced")),
     *(CONTAINER_FIELDS[name] for name in ("allow", "setup_allow", "check_allow")),
     *(CONTAINER_FIELDS[name] for name in ("company", "secrets", "copy", "git_read")),
+    CONTAINER_FIELDS["prices"],
     TRIGGER_FIELDS["notify"],
 )
 """Settings that the preset `untrusted` bounds besides those that it sets: workers get nothing that

@@ -20,6 +20,7 @@ from orchestrator.config.values import (
     Seconds,
     Size,
     parse_entries,
+    parse_prices,
 )
 
 _SET = re.compile(r"[a-z][a-z0-9-]{0,49}")
@@ -156,6 +157,19 @@ class Isolation(Model):
     ] = ()
     """Models that workers may call through the broker, as patterns such as `claude-*`. Default: all
     models; with a budget, all models with a known price."""
+    prices: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.LIMITS,
+            "MODEL=IN/OUT",
+            "--price",
+            help="Price of a model for `--keys broker`, in USD per million tokens; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
+    """Prices of models for `keys: broker`, in USD per million tokens of input and output, such as
+    `gpt-x=2.5/10`. They are used in place of the broker's price list, which may not have the newest
+    models. A budget needs a known price."""
     calls_per_minute: Annotated[
         int,
         Option(
@@ -289,6 +303,12 @@ class Isolation(Model):
                 "the path; the variable holds the token"
             )
         return entries
+
+    @field_validator("prices")
+    @classmethod
+    def _usable_prices(cls, prices: tuple[str, ...]) -> tuple[str, ...]:
+        parse_prices(prices)
+        return prices
 
     @field_validator("copied")
     @classmethod

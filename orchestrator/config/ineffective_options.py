@@ -47,6 +47,7 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
         _triggers,
         "`--alert-silence`, `--alert-errors`, `--alert-prompt` or `--alert-outside`",
     ),
+    "prices": (_broker, "`--keys broker`"),
     "registry": (_cluster, "`--engine kubernetes`"),
     "retry_delay": (_retries, "`--retries`"),
     "retry_from": (

@@ -34,6 +34,7 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
         *(CONTAINER_FIELDS[name] for name in ("allow", "allow_sets", "check_allow", "setup_allow")),
         *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
         *(CONTAINER_FIELDS[name] for name in ("calls_per_minute", "git_read", "key_models")),
+        CONTAINER_FIELDS["prices"],
         *(CONTAINER_FIELDS[name] for name in ("allow_unenforced", "company", "engine")),
         *CLUSTER_FIELDS.values(),
         TRIGGER_FIELDS["notify"],

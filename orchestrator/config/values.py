@@ -188,6 +188,35 @@ class PrivateRepository:
         return cls(f"{found['scheme']}://{found['host'].lower()}/{path}", found["variable"])
 
 
+_PRICE = re.compile(
+    r"(?P<model>[A-Za-z0-9][A-Za-z0-9._:@/\[\]-]{0,199})="
+    r"(?P<given>[0-9]{1,6}(?:\.[0-9]{1,9})?)/(?P<made>[0-9]{1,6}(?:\.[0-9]{1,9})?)"
+)
+
+
+def parse_prices(entries: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Return the prices of input and output in USD per million tokens, by the model's name.
+
+    Args:
+        entries: Prices such as `MODEL=IN/OUT`.
+
+    Raises:
+        ValueError: An entry has another form, or a model has two prices.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for entry in entries:
+        parts = _PRICE.fullmatch(entry)
+        if parts is None:
+            raise ValueError(
+                "a price must be written as `MODEL=IN/OUT`, such as `gpt-x=2.5/10`, in USD per "
+                "million tokens"
+            )
+        if parts["model"] in found:
+            raise ValueError(f"the model `{parts['model']}` has two prices")
+        found[parts["model"]] = float(parts["given"]), float(parts["made"])
+    return found
+
+
 CA, PROXY = "ca", "proxy"
 _COMPANY_NAMES = ("pip", "npm", "go", PROXY, CA)
 """Names of entries of the setting `company`."""

@@ -2,15 +2,22 @@
 
 import math
 import os
+import re
+import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
+from orchestrator.config.values import parse_prices
 from orchestrator.engine.egress import allowed_destinations, resolver_of
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
-from orchestrator.engine.place import Part, Place, PlaceSpec, Start, Step, StepLimits
-from orchestrator.engine.protocol import Container
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.place import ClusterEngine, Part, Place, PlaceSpec, Start, Step, StepLimits
+from orchestrator.engine.protocol import Container, ContainerEngine
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress
-from orchestrator.errors import EngineError, PlaceLostError
+from orchestrator.errors import ConfigError, EngineError, PlaceLostError
 from orchestrator.execution.broker import (
     STATE,
     STEP,
@@ -31,10 +38,11 @@ from orchestrator.execution.broker_address import (
 from orchestrator.files.bundle import bundle
 from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.state.secret_files import grant_directory, memory_root
-from orchestrator.worker.checked_run import CheckedRequest
+from orchestrator.worker.checked_run import CheckedRequest, CheckedSettings
 from orchestrator.worker.context import RunContext
 from orchestrator.worker.place import open_run_place
 from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.planning import plan_workers
 from orchestrator.workspace.worker_user import worker_user
 
 BROKER_ROLE = "broker"
@@ -44,6 +52,11 @@ _FOLDER = "broker"
 _GRANTS = "/run/broker"
 _STATE = "/var/lib/broker"
 _PROGRAM = "orchestrator.broker.server"
+_PRICES = "orchestrator.broker.prices"
+_PYTHON = "/opt/broker/bin/python3"
+_LIST = 60.0
+"""Maximum number of seconds until the broker's image has told prices."""
+_FULL_NAME = re.compile(r"(?=.*-)(?=.*[0-9]).*")
 _MEMORY = 1024 * 1024**2
 _KEPT_LOG = 1024**2
 _SPARE = 3600.0
@@ -55,6 +68,72 @@ _UNLIMITED = 24 * 3600.0
 def needs_broker(request: CheckedRequest) -> bool:
     """Return whether any worker of a run gets its API keys through a broker."""
     return any(settings.config.isolation.keys == "broker" for _, settings in request.by_task())
+
+
+def check_prices(
+    engine: ContainerEngine, repository: str, every: Iterable[CheckedSettings]
+) -> None:
+    """Check that the models of workers with a budget and a broker have a price.
+
+    The price list is in the broker's image. A name without a digit or a hyphen is left to the call:
+    the agent program may know it as a short name for another one. So is every name if the engine
+    starts no container of its own.
+
+    Args:
+        engine: The engine, which has the broker's image.
+        repository: The repository's git common directory, for the labels.
+        every: The settings of each worker.
+
+    Raises:
+        ConfigError: A model has no price.
+        EngineError: The container with the price list cannot be started, or does not answer.
+    """
+    models: dict[str, None] = {}
+    for config in (settings.config for settings in every):
+        isolation = config.isolation
+        if isolation.keys == "broker" and (config.budget_per_worker or config.budget_total):
+            known = parse_prices(isolation.prices)
+            named = (spec.model for spec in plan_workers(config) if spec.model is not None)
+            models |= dict.fromkeys(
+                name
+                for name in named
+                if known.keys().isdisjoint((name, name.rpartition("/")[2]))
+                and _FULL_NAME.fullmatch(name)
+            )
+    if not models or isinstance(engine, ClusterEngine):
+        return
+    run = f"prices-{secrets.token_hex(4)}"
+    container = engine.start(
+        ContainerSpec(
+            name=f"orchestrator-{run}-probe",
+            image=BROKER_IMAGE,
+            command=(_PYTHON, "-I", "-c", bundle(_PRICES), *models),
+            user="65534:65534",
+            workdir="/",
+            labels={MANAGED: "true", RUN: run, ROLE: "probe", REPOSITORY: repository},
+        )
+    )
+    try:
+        container.wait(_LIST)
+        lines = b"".join(chunk.data for chunk in container.logs() if chunk.stream == "stdout")
+        unpriced = TypeAdapter(list[str]).validate_json(lines)
+    except (TimeoutError, ValidationError) as error:
+        raise EngineError(
+            "the broker's image does not tell its prices",
+            key="broker.prices",
+            hint="rebuild the broker's image: `orchestrator image build --agent broker`",
+        ) from error
+    finally:
+        container.remove()
+    # protection: budget-needs-price-before-anything-starts
+    if unpriced:
+        names = ", ".join(f"`{name}`" for name in unpriced)
+        options = " ".join(f"--price {name}=IN/OUT" for name in unpriced)
+        raise ConfigError(
+            f"a budget with `--keys broker` needs the price of {names}, which is not in its list",
+            key="price.unknown",
+            hint=f"`{options}` sets it, in USD per million tokens of input and output",
+        )
 
 
 def broker_egress(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Egress:
@@ -106,7 +185,7 @@ def start_broker(
         if noted.address not in ("", address_of(place)):
             cut_off = frozenset(grant_files(memory))
     found = _running(run, place)
-    program = ("/opt/broker/bin/python3", "-I", "-c", bundle(_PROGRAM))
+    program = (_PYTHON, "-I", "-c", bundle(_PROGRAM))
     plan = BrokerPlan(
         place=place,
         network=network,

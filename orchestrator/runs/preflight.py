@@ -44,6 +44,7 @@ from orchestrator.errors import ConfigError, ImageNotFoundError
 from orchestrator.git.in_progress import check_settled
 from orchestrator.git.repository import Repository
 from orchestrator.git.task_merge import check_git
+from orchestrator.runs.broker_container import check_prices
 from orchestrator.runs.capacity import check_worktrees
 from orchestrator.runs.enforcement import check_enforcement
 from orchestrator.runs.machine_check import machine_problems
@@ -124,6 +125,9 @@ def check_run(request: RunRequest, engine: ContainerEngine, *, resumed: bool = F
         check_worktrees(repository, request.config)
     configs = [own.config for _, own in checked.by_task()]
     proven = check_enforcement(engine, features[0].value, repository, configs)
+    if not resumed:
+        every = [own for _, own in checked.by_task()]
+        problems.attempt(check_prices, engine, str(repository.common_dir), every)
     proven = choose_transfer(engine, proven, repository, request.config.isolation)
     if proven.transfer == "streams" and isinstance(engine, RemoteEngine):
         engine.note_other_machine()

@@ -9,6 +9,7 @@ from orchestrator.agents.base import AgentOutcome
 from orchestrator.broker.grant import Grant, hash_token
 from orchestrator.broker.ledger import Spent
 from orchestrator.broker.repositories import GIT_FILE, git_configuration, git_settings
+from orchestrator.config.values import parse_prices
 from orchestrator.engine.place import Place
 from orchestrator.execution.broker import new_token
 from orchestrator.execution.verdict import Verdict
@@ -54,6 +55,7 @@ def admit_task(worker: WorkerContext, place: Place) -> str | None:
         upstreams=dict(keys.upstreams),
         repositories=keys.repositories,
         models=isolation.key_models,
+        prices=parse_prices(isolation.prices),
         calls_per_minute=isolation.calls_per_minute,
         **vars(worker.budget),
     )
@@ -132,6 +134,11 @@ def explain(worker: WorkerContext, verdict: Verdict, spent: Spent | None) -> Ver
     problem = broker.problem(worker.number)
     if problem is not None:
         return Verdict(Status.FAILED, Reason.ENGINE_ERROR, problem).with_note(verdict.message or "")
+    if spent.unpriced:
+        return verdict.with_note(
+            f"the credential broker refused a call, because it knows no price of {spent.unpriced}; "
+            "`--price MODEL=IN/OUT` sets it"
+        )
     if "call" in spent.refused:
         return verdict.with_note("the credential broker refused calls that are not on its list")
     return verdict

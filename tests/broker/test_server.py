@@ -408,7 +408,34 @@ def test_budget_needs_a_price(model: Api, process: RunningBroker, worker: int) -
     body = {"model": "of-my-own", "messages": []}
     assert process.call(body=body, worker=worker).status == 200
     process.grant(model.url, worker=worker, budget=1.0)
-    assert process.call(body=body, worker=worker).code == "model_without_price"
+    reply = process.call(body=body, worker=worker)
+    assert reply.code == "model_without_price"
+    assert b"--price MODEL=IN/OUT" in reply.body
+    spent = read_ledger(process.state / f"{worker}-1.ndjson")
+    assert spent.unpriced == "the model `of-my-own`"
+
+
+def test_prices_of_the_user_come_first(model: Api, process: RunningBroker, worker: int) -> None:
+    prices = {"of-my-own": (3.0, 20.0), "gpt-4o": (100.0, 200.0)}
+    process.grant(model.url, worker=worker, budget=1.0, prices=prices)
+    ledger, paid = process.state / f"{worker}-1.ndjson", 0.0
+    for asked, answered in (
+        ("of-my-own", "of-my-own-2026-11-01"),
+        ("openai/of-my-own", "of-my-own"),
+        ("of-my-own", "gpt-4o-mini"),
+        ("gpt-4o", "gpt-4o"),
+    ):
+        model.answer = complete(model=answered)
+        reply = process.call(
+            body={"model": asked, "messages": [], "max_tokens": 500}, worker=worker
+        )
+        assert reply.status == 200, asked
+        given, made = prices[asked.rpartition("/")[2]]
+        paid += (1000 * given + 100 * made) / 1e6
+        assert read_ledger(ledger).cost_if_known == pytest.approx(paid), asked
+    # A price is that of the whole name.
+    other = {"model": "of-my-own:online", "messages": []}
+    assert process.call(body=other, worker=worker).code == "model_without_price"
 
 
 def test_unknown_price_is_not_a_cost_of_nothing(

@@ -59,6 +59,7 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
         ("https://git.example/a/b=TOKEN",),
     ),
     "key_models": (["--key-models", "a*,b"], ("isolation", "key_models"), ("a*", "b")),
+    "prices": (["--price", "gpt-x=2.5/10"], ("isolation", "prices"), ("gpt-x=2.5/10",)),
     "calls_per_minute": (["--calls-per-minute", "7"], ("isolation", "calls_per_minute"), 7),
     "allow_unenforced": (
         ["--allow-unenforced", "swap,pids"],

@@ -43,6 +43,7 @@ WIDE: dict[str, tuple[str, str]] = {
     "secrets": ("[TOKEN]", ""),
     "copy": ("[.env]", ""),
     "git_read": ("['https://git.example/a=TOKEN']", "https://git.example/a=TOKEN"),
+    "prices": ("['gpt-4o=0/0']", "gpt-4o=0/0"),
     "notify": ("touch ran", ""),
     "allow_unenforced": ("[swap]", "swap"),
     "company": ("['pip=http://evil.example/']", "pip=http://evil.example/"),

@@ -189,6 +189,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("isolation", "keys"): f"{BROKER}::*",
     ("isolation", "git_read"): "tests/system/test_git_hosts.py::*",
     ("isolation", "key_models"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
+    ("isolation", "prices"): f"{BROKER}::test_budget_needs_a_price",
     ("isolation", "calls_per_minute"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
     ("isolation", "company"): "tests/system/test_company.py::*",
     ("isolation", "allow_unenforced"): "tests/runs/test_enforcement.py::*",

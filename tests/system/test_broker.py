@@ -194,6 +194,28 @@ def test_models_and_calls_a_minute_are_limited(
     assert len(model.exchanges) == 2
 
 
+def test_budget_needs_a_price(model: ModelServer, env: dict[str, str], repo: Path) -> None:
+    unknown = "gpt-6.2-of-tomorrow"
+    budget = ("--network", "none", "--budget-total", "1")
+    # A model that is known is refused before anything starts, and by no model's name otherwise.
+    for named in (("--model", unknown), ("--models", f"gpt-4o,{unknown}")):
+        refused = orchestrator(*SHELL, *ENV, *budget, *named, ASK, cwd=repo, env=env)
+        assert (refused.returncode, refused.error["key"]) == (3, "price.unknown")
+        assert f"`{unknown}`" in refused.error["message"]
+        assert f"--price {unknown}=IN/OUT" in refused.error["hint"]
+        assert not list(repo.glob(".git/orchestrator/runs/*/worker-*"))
+    # Otherwise the call is refused, and the result says why.
+    ask = f"{ASK.replace('gpt-4o', unknown)}; cat /tmp/answer; exit 1"
+    done = orchestrator(*ONE, *budget, "--model", "tomorrow", ask, cwd=repo, env=env)
+    assert "--price MODEL=IN/OUT" in lines_of(done)[1]
+    assert f"it knows no price of the model `{unknown}`" in done.results[1]["message"]
+    assert model.exchanges == []
+    priced = ("--model", unknown, "--price", f"{unknown}=2.5/10")
+    done = orchestrator(*ONE, *budget, *priced, ask.replace("; exit 1", ""), cwd=repo, env=env)
+    assert lines_of(done, 2)[0] == "200"
+    assert done.results[2]["cost"] == pytest.approx(COST)
+
+
 @pytest.mark.extra
 def test_tasks_of_a_workflow_have_keys_of_their_own(
     model: ModelServer, env: dict[str, str], repo: Path

@@ -119,6 +119,7 @@ def broker() -> Iterator[Protection]:
     yield from marked(
         (BROKER,),
         ("token is invalid after the worker's end", Remove()),
+        ("budget needs a price before anything starts", Never()),
     )  # fmt: skip
     yield from marked(
         (BROKER,),
