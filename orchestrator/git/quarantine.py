@@ -154,6 +154,8 @@ def refusals() -> Iterator[None]:
             key="work.too-large",
         ) from error
     except RepositoryError as error:
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from error
         full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
         raise full or HarvestRefusedError(one_line(error.message), key="work.invalid") from error
 

@@ -13,6 +13,7 @@ from orchestrator.errors import (
     EngineUnavailableError,
     OrchestratorError,
     StartCancelledError,
+    UnfinishedError,
 )
 from orchestrator.events import WaitCause, WorkerWaiting
 from orchestrator.execution.launch import (
@@ -66,6 +67,8 @@ def run_task(
 
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run continues from here.
+        UnfinishedError: The task's end could not be recorded, so its container stays; a resumed
+            run reads its end and output from the container.
     """
     checkpoints, cancel = worker.checkpoints, worker.cancel
     with ExitStack() as stack:
@@ -103,12 +106,14 @@ def run_task(
         worker.times.begin("stop")
         worker.times.count_as_stop(ending.stopping)
         ending = replace(ending, dead_services=tuple(services.dead(ending)))
-        ending = _note_end(ending, log, checkpoints)
-        if follower is not None:
-            follower.finish()
+        try:
+            ending = _note_end(ending, log, checkpoints)
+        finally:
+            if follower is not None:
+                follower.finish()
+            dismiss(worker)
         # protection: ended-container-is-removed
         problem = _remove(running.container)
-        dismiss(worker)
     return replace(ending, error=ending.error or problem)
 
 
@@ -180,8 +185,13 @@ def _note_end(ending: Ending, log: WorkerLog, checkpoints: Checkpoints) -> Endin
         named = (limit for limit in limits_named(log.stderr) if limit not in ending.limits_hit)
         ending = replace(ending, limits_hit=(*ending.limits_hit, *named))
     ending = replace(ending, log_failure=failure)
-    with suppress(OSError):  # full disk: this process can still harvest the worker's files
+    try:
         checkpoints.note_ending(ending)
+    except OSError as error:
+        # protection: container-stays-until-its-end-is-recorded
+        raise UnfinishedError(
+            f"the end of the worker's task could not be recorded: {error}", key="work.uncollected"
+        ) from error
     return ending
 
 

@@ -16,8 +16,10 @@ from orchestrator.engine.spec import BindMount
 from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
+    GitCommandError,
     OrchestratorError,
     PlaceLostError,
+    UnfinishedError,
 )
 from orchestrator.events import Notice
 from orchestrator.execution.output import findings_file, stage_log
@@ -25,6 +27,7 @@ from orchestrator.execution.verdict import Verdict, judge_checks
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.safe_open import read_limited
+from orchestrator.git.failures import disk_full
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.endings import Ending
 from orchestrator.worker.container_specs import Job, setup_job
@@ -52,6 +55,7 @@ def check(
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run runs the checks that
             have no result.
+        UnfinishedError: The disk is full; so does a resumed run.
     """
     wanted = worker.config.project.checks
     if not wanted or verdict.reason in _UNCHECKED:
@@ -100,9 +104,14 @@ class _Checks:
                 run = partial(self._run, fresh, place) if problem is None else _unseen(problem)
             except EngineUnavailableError:
                 raise
-            except (OrchestratorError, OSError) as error:
+            except OSError as error:
+                raise _unfinished(error) from error
+            except OrchestratorError as error:
                 if isinstance(error, PlaceLostError) and not self.is_last_try:
                     raise
+                full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
+                if full is not None:
+                    raise _unfinished(full) from error
                 run = _unseen(f"the commit could not be checked out ({error})")
             return self._rest(list(done), run)
         finally:
@@ -226,7 +235,7 @@ class _Checks:
                 return _unseen(error.message)(job)
             self._keep_findings(left / SARIF, job, problem)
         except OSError as error:
-            return _unseen(str(error))(job)
+            raise _unfinished(error) from error
         finally:
             remove_tree(left)
         return ending
@@ -269,6 +278,14 @@ def _take_findings(place: Place, job: Job, into: Path) -> str | None:
     except EngineError as error:
         return error.message
     return None
+
+
+def _unfinished(error: OSError) -> UnfinishedError:
+    """Return the error of a machine that cannot run the checks now, such as a full disk.
+
+    The commit has not failed, and its checks can run later.
+    """
+    return UnfinishedError(f"the checks could not be run: {error}", key="work.unchecked")
 
 
 def _unseen(problem: str) -> Callable[[Job], Ending]:

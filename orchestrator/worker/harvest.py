@@ -10,6 +10,7 @@ from functools import partial
 from orchestrator.engine.place import GIT, TREE, Place
 from orchestrator.errors import (
     EngineError,
+    GitCommandError,
     ImageNotFoundError,
     OrchestratorError,
     PlaceLostError,
@@ -78,6 +79,10 @@ def harvest_worker(
             f"the worker's work could not be collected: {said}", key="work.uncollected"
         ) from error
     except OrchestratorError as error:
+        if isinstance(error.__cause__, OSError) and not isinstance(error, HarvestRefusedError):
+            raise UnfinishedError(
+                f"the worker's work could not be collected: {error.message}", key="work.uncollected"
+            ) from error
         harvested = Harvested(workspace.start, (), refused=str(error))
     worker.times.begin("update")
     notes = (*notes, *take_session(worker, workspace, place))
@@ -312,7 +317,19 @@ def _land(request: HarvestRequest, harvested: Harvested) -> None:
 
 
 def _move_branch(request: HarvestRequest, tip: str) -> None:
-    """Move the worker's branch, unless the user has moved it since the worker started."""
-    with request.repository.lock():
-        # protection: branch-moves-only-from-its-base
-        request.repository.move_branch(request.spec.branch, new=tip, old=request.workspace.start)
+    """Move the worker's branch, unless the user has moved it since the worker started.
+
+    Raises:
+        UnfinishedError: The branch is where it was, but git could not write it: the disk is full.
+        GitCommandError: The user moved or removed the branch.
+    """
+    repository, branch, start = request.repository, request.spec.branch, request.workspace.start
+    with repository.lock():
+        try:
+            # protection: branch-moves-only-from-its-base
+            repository.move_branch(branch, new=tip, old=start)
+        except GitCommandError as error:
+            tip_of = ("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
+            if repository.git.run(*tip_of).decode().strip() != start:
+                raise
+            raise UnfinishedError(error.message, key="work.uncollected") from error

@@ -9,7 +9,7 @@ from orchestrator.agents.output.fields import describe_exit
 from orchestrator.engine.place import Place
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
-from orchestrator.events import WorkerStageDone
+from orchestrator.events import Notice, WorkerStageDone
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.launch import start_again
 from orchestrator.execution.output import LogOptions, WorkerLog, stage_log
@@ -64,6 +64,9 @@ class Work:
             new_reader=lambda: lambda _: None,
         ) as log:
             ending = self._run_container(log, note)
+        if log.failure is not None:
+            what = f"worker {self.worker.number}: the log of {self.job.title} is incomplete"
+            self.worker.run.emit(Notice(message=f"{what} ({log.failure.strerror})"))
         self.worker.run.emit(
             WorkerStageDone(
                 worker_id=self.worker.number,

@@ -9,6 +9,7 @@ from orchestrator.errors import (
     OrchestratorError,
     PlaceLostError,
     StartCancelledError,
+    UnfinishedError,
 )
 from orchestrator.events import WorkerPreparing
 from orchestrator.execution.output import WorkerLog, log_files
@@ -63,7 +64,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         except (EngineUnavailableError, PlaceLostError):
             raise
         except (OrchestratorError, OSError) as error:
-            return result_of_failure(worker, _reason(error), str(error))
+            return _unprepared(worker, error)
         if isinstance(before, WorkerLog):
             with before as log:
                 ending = run_task(worker, workspace, place, log, services)
@@ -98,9 +99,18 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
     return result_of_end(worker, finish)
 
 
-def _reason(error: Exception) -> Reason:
-    """Return the reason of a worker that could not be prepared."""
-    return Reason.CANCELLED if isinstance(error, StartCancelledError) else Reason.SETUP_FAILED
+def _unprepared(worker: WorkerContext, error: Exception) -> WorkerResult:
+    """Return the result of a worker that could not be prepared for its task.
+
+    Raises:
+        UnfinishedError: The task has begun before; a resumed run tries again to collect its work.
+    """
+    # protection: begun-worker-is-not-failed-by-its-preparation
+    if worker.checkpoints.launch() is not None:
+        raise UnfinishedError(str(error), key="work.uncollected") from error
+    is_stopped = isinstance(error, StartCancelledError)
+    reason = Reason.CANCELLED if is_stopped else Reason.SETUP_FAILED
+    return result_of_failure(worker, reason, str(error))
 
 
 def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:

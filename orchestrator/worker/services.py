@@ -24,6 +24,7 @@ from orchestrator.errors import (
     EngineUnavailableError,
     OrchestratorError,
     StartCancelledError,
+    UnfinishedError,
     UnsupportedError,
 )
 from orchestrator.events import Notice
@@ -78,7 +79,7 @@ class Services:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         # The process that resumes the run continues or removes the services.
-        if not isinstance(error, EngineUnavailableError):
+        if not isinstance(error, EngineUnavailableError | UnfinishedError):
             self._close()
 
     def ready(self, place: Place) -> Verdict | None:

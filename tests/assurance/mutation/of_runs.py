@@ -219,6 +219,11 @@ def limits() -> Iterator[Protection]:
         ("container is removed after any error", Remove()),
     )  # fmt: skip
     yield from marked(
+        ("tests/worker/test_full_disk.py",),
+        ("container stays until its end is recorded", Remove()),
+        ("begun worker is not failed by its preparation", Never()),
+    )  # fmt: skip
+    yield from marked(
         ("tests/execution/test_output.py", "tests/runs/test_secrets.py"),
         ("log on disk limited", Instead("data")),
         ("length of lines limited", Instead("started + tail", at="length-of-log-lines-limited")),
