@@ -21,6 +21,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository, find_top
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 
 Options = TypeVar("Options", bound=RunOptions)
@@ -86,13 +87,17 @@ def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True
     Raises:
         ConfigError: Settings are invalid. The message lists all problems.
     """
-    return load_settings(
+    settings = load_settings(
         options={**given, "env_file": tuple(run.env_file or ())},
         environ=os.environ,
         top=find_top(Path.cwd()),
         file=run.config,
         task_needed=task_needed,
     )
+    if settings.ignored and not run.quiet:
+        keys = ", ".join(f"`{one_line(key, limit=60)}`" for key in settings.ignored)
+        tell(f"keys of the file of AutomatosX have no effect here: {keys}")
+    return settings
 
 
 def fetch_base(run: RunOptions, base: str) -> None:

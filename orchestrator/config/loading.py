@@ -73,6 +73,8 @@ class Settings:
 
     config: ParallelConfig
     layers: Layers
+    ignored: tuple[str, ...] = ()
+    """Keys of a configuration file of AutomatosX that have no effect."""
 
     def settings_of(self, field: FieldPath) -> list[Setting]:
         """Return all values given for a field, in increasing precedence."""
@@ -143,7 +145,9 @@ def load_settings(
     path, named = config_file(environ, top, file)
     # protection: linked-configuration-file-refused
     found_in = None if named else top
-    file_layer = _number_auto(from_file(path, problems, top=found_in)) if path else []
+    ignored: list[str] = []
+    read = from_file(path, problems, top=found_in, ignored=ignored) if path else []
+    file_layer = _number_auto(read)
     environment_problems: Problems = []
     environment_layer = _number_auto(from_environment(environ, environment_problems))
     in_options: Problems = []
@@ -172,7 +176,7 @@ def load_settings(
     wider = _beyond_presets(config, layers)
     if wider:
         raise mistakes(wider, WIDER_HINT, key="limits.widened")
-    settings = Settings(config=config, layers=layers)
+    settings = Settings(config=config, layers=layers, ignored=tuple(ignored))
     given = settings.settings_of(_WORKERS)
     if not (given and isinstance(given[-1].value, _Auto)):
         return settings

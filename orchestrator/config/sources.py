@@ -32,6 +32,8 @@ from orchestrator.text.suggest import MOST_SUGGESTIONS
 
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
+OF_AUTOMATOSX = "automatosx.config.json"
+"""Name of a configuration file of AutomatosX, which has many keys without a meaning here."""
 NO_VARIABLE = frozenset(
     {"allow_sets", "tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS, *JUDGE_FIELDS}
     | {"images", "node_selector", "tolerations"}
@@ -51,20 +53,31 @@ _OPTION = "option `--env`"
 Problems = list[str]
 
 
-def from_file(path: Path, problems: Problems, *, top: Path | None = None) -> list[Setting]:
+def from_file(
+    path: Path,
+    problems: Problems,
+    *,
+    top: Path | None = None,
+    ignored: list[str] | None = None,
+) -> list[Setting]:
     """Read a configuration file, and append problems with its keys to `problems`.
 
     Args:
         path: The file.
         problems: List to which problems are appended.
         top: The repository's top if the file was discovered in it; None: the user named the file.
+        ignored: List to which keys are appended that only AutomatosX knows, if it is its file.
     """
     try:
         root = read_document(path, below=top)
     except DocumentError as error:
         problems.append(_clean(str(error)))
         return []
-    return list(_FileReader(path, problems).settings(root))
+    reader = _FileReader(path, problems)
+    settings = list(reader.settings(root))
+    if ignored is not None:
+        ignored += reader.ignored
+    return settings
 
 
 class _FileReader:
@@ -73,6 +86,9 @@ class _FileReader:
     def __init__(self, path: Path, problems: Problems) -> None:
         self._path = path
         self._problems = problems
+        self._foreign = path.name == OF_AUTOMATOSX
+        self.ignored: list[str] = []
+        """Keys of a file of AutomatosX that have no effect here."""
 
     def settings(self, root: Node) -> Iterator[Setting]:
         for key, node in self._members(root, "the file"):
@@ -85,8 +101,14 @@ class _FileReader:
                 yield from self._agents(node)
             elif key == "execution":
                 yield from self._execution(node)
-            elif key not in TOP_FIELDS:
+            elif key not in TOP_FIELDS and not self._ignores(key):
                 self._report(node, _misplacement(key, key) or self._complaint(key, _TOP_KEYS))
+
+    def _ignores(self, name: str) -> bool:
+        """Return whether an unknown key is one of AutomatosX, which has no effect here."""
+        if self._foreign:
+            self.ignored.append(name)
+        return self._foreign
 
     def _block(
         self, block: str, root: Node, fields: Mapping[str, FieldPath], program: str | None = None
@@ -125,7 +147,11 @@ class _FileReader:
                 if not (node.value is None or isinstance(node.value, bool)):
                     shown = one_line(str(node.plain()), limit=60)
                     self._report(node, f"`{name}` is `{shown}`: must be `true` or `false`")
-            elif key not in _EXECUTION:
+            elif key == "concurrency" and self._foreign:
+                for inner, part in self._members(node, f"`{name}`"):
+                    if inner == "maxConcurrentAgents" and part.value is not None and not alone:
+                        yield from self._setting(RUN_FIELDS["workers"], part, f"{name}.{inner}")
+            elif key not in _EXECUTION and not self._ignores(name):
                 self._report(
                     node,
                     self._complaint(name, [f"execution.{known}" for known in _EXECUTION]),
@@ -135,10 +161,19 @@ class _FileReader:
         if not isinstance(root.value, dict):
             return root
         named = {
-            name: self._with_camel_keys(node, f"providers.{name}")
+            name: self._with_camel_keys(self._provider(name, node), f"providers.{name}")
             for name, node in root.value.items()
         }
         return Node(named, root.line)
+
+    def _provider(self, name: str, node: Node) -> Node:
+        """Return the settings of a provider, without those that only AutomatosX knows."""
+        if not self._foreign or not isinstance(node.value, dict):
+            return node
+        known = {*CAMEL, *CAMEL.values()}
+        kept = {key: part for key, part in node.value.items() if key in known}
+        self.ignored += [f"providers.{name}.{key}" for key in node.value if key not in known]
+        return Node(kept, node.line)
 
     def _with_camel_keys(self, root: Node, name: str) -> Node:
         """Return a provider's settings with snake-case keys in camel case."""

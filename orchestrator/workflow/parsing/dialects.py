@@ -13,6 +13,8 @@ from orchestrator.config.container import Limits
 from orchestrator.config.fields import kinds, whole_schema
 from orchestrator.config.json_schema import nullable, publish
 from orchestrator.config.node import Node
+from orchestrator.text.sanitize import one_line
+from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.manifest import (
     Constraints,
     Foreach,
@@ -49,8 +51,18 @@ LISTS = (*_NAMES, "resources", "paths", "touches", "setup")
 """
 
 
-def as_manifest(root: Node) -> Node:
-    """Convert a workflow in any supported form to a mapping with `tasks` and `stages`."""
+def as_manifest(root: Node, mistakes: Mistakes, notices: list[str]) -> Node:
+    """Convert a workflow in any supported form to a mapping with `tasks` and `stages`.
+
+    Args:
+        root: The file.
+        mistakes: Collects the problems.
+        notices: List to which messages for the user are appended.
+    """
+    for key, read in (("steps", _step), ("actors", _actor)):
+        listed = root.value.get(key) if isinstance(root.value, dict) else None
+        if listed is not None and isinstance(listed.value, list) and not _has_tasks(root):
+            root = _of_automatosx(root, listed, read, mistakes, notices)
     if isinstance(root.value, list):
         staged = any(isinstance(item.value, list) for item in root.value)
         root = Node({"stages" if staged else "tasks": root}, root.line)
@@ -66,6 +78,114 @@ def as_manifest(root: Node) -> Node:
             part, Policy, constraints=lambda inner: _with(inner, Constraints)
         ),
     )
+
+
+_Members = Mapping[str, Node]
+_IGNORED = frozenset({"name", "type", "parallel", "optional", "config"})
+"""Keys of a step of AutomatosX that have no meaning here, or are read apart from the others."""
+_PROMPTS = ("prompt", "delegate", "agent")
+"""Types of steps that an agent performs."""
+
+
+def _has_tasks(root: Node) -> bool:
+    return isinstance(root.value, dict) and bool({"tasks", "stages"} & root.value.keys())
+
+
+def _of_automatosx(
+    root: Node,
+    listed: Node,
+    read: Callable[[_Members], dict[str, Node]],
+    mistakes: Mistakes,
+    notices: list[str],
+) -> Node:
+    """Convert a file of AutomatosX with `steps` or `actors` to one with `tasks`.
+
+    What has no equivalent is left out, and a notice names it. A step that no agent performs is a
+    mistake: its result would be missing.
+    """
+    members = root.value if isinstance(root.value, dict) else {}
+    left_out: dict[str, None] = {}
+    tasks: list[Node] = []
+    items = listed.value if isinstance(listed.value, list) else []
+    has_order = any(_names_others(each) for each in items)
+    for number, item in enumerate(items, start=1):
+        given = item.value if isinstance(item.value, dict) else {}
+        kind = given.get("type")
+        if not isinstance(item.value, dict) or (kind and kind.value not in _PROMPTS):
+            shown = one_line(str(kind.plain()), limit=40) if kind else "no mapping"
+            mistakes.add(
+                item,
+                f"the step {number} of the file is of the type `{shown}`, which only AutomatosX "
+                "itself can run: remove the step, or make it a prompt",
+            )
+            continue
+        task = read(given)
+        left_out |= {f"{key}": None for key in given if key not in _IGNORED and key not in _READ}
+        if read is _step and tasks and not has_order:
+            # Without any dependency in the file, its steps run one after another.
+            task["depends_on"] = Node([_plain_id(tasks[-1])], item.line)
+        tasks.append(Node(task, item.line))
+    metadata = members.get("metadata")
+    about = metadata.value if metadata is not None and isinstance(metadata.value, dict) else {}
+    name = _first(members, "name", "workflowId") or _first(about, "name", "id")
+    kept = {"tasks": Node(tasks, listed.line), **({"name": name} if name else {})}
+    kept |= {key: members[key] for key in ("vars", "defaults") if key in members}
+    known = {"steps", "actors", "metadata", "workflowId", "name", "version", "description"}
+    left_out |= {key: None for key in members if key not in kept and key not in known}
+    if left_out:
+        shown = ", ".join(f"`{one_line(key, limit=40)}`" for key in left_out)
+        notices.append(f"keys of this file of AutomatosX have no effect here: {shown}")
+    return Node(kept, root.line)
+
+
+def _first(members: _Members, *keys: str) -> Node | None:
+    """Return the first of the keys that has a value."""
+    found = (members[key] for key in keys if key in members)
+    return next((node for node in found if node.value not in (None, "")), None)
+
+
+_BEFORE = ("dependsOn", "depends_on", "dependencies")
+_STEP: Mapping[str, tuple[str, ...]] = {
+    "id": ("stepId", "key", "id"),
+    "task": ("prompt", "task", "description"),
+    "agent": ("agentId", "agent"),
+    "depends_on": _BEFORE,
+    "model": ("model",),
+}
+"""Keys of a task, each with its names in a step of AutomatosX or in the step's `config`."""
+_TIMES = ("timeout", "timeoutMs")
+_READ = frozenset({*_TIMES, *(key for keys in _STEP.values() for key in keys)})
+
+
+def _names_others(step: Node) -> bool:
+    return isinstance(step.value, dict) and any(key in step.value for key in _BEFORE)
+
+
+def _plain_id(task: Node) -> Node:
+    return task.value["id"] if isinstance(task.value, dict) and "id" in task.value else Node("", 0)
+
+
+def _step(given: _Members) -> dict[str, Node]:
+    config = given.get("config")
+    inner = config.value if config is not None and isinstance(config.value, dict) else {}
+    task = {}
+    for key, names in _STEP.items():
+        found = _first(given, *names) or _first(inner, *names)
+        if found is not None:
+            task[key] = found
+    if "task" not in task and (name := _first(given, "name")):
+        task["task"] = name
+    time = _first(given, *_TIMES)
+    if time is not None and isinstance(time.value, (int, float)):
+        task["timeout"] = Node(time.value / 1000, time.line)
+    optional = given.get("optional")
+    if optional is not None and optional.value is True:
+        task["critical"] = Node(value=False, line=optional.line)
+    return task
+
+
+def _actor(given: _Members) -> dict[str, Node]:
+    return _step({key: node for key, node in given.items() if key not in _BEFORE})
 
 
 _Read = Callable[[Node], Node]

@@ -67,8 +67,9 @@ Scalar = str | int | float | bool
 class Foreach(Model):
     """The items of a task with `foreach`; a task is created for each item."""
 
-    items: tuple[Scalar, ...] | None = None
-    """List of items; `foreach: [a, b]` is a short form."""
+    items: tuple[Scalar | dict[str, Any], ...] | None = None
+    """List of items; `foreach: [a, b]` is a short form. Of an item that is a mapping,
+    `{{item.KEY}}` is one value."""
     words: str | None = Field(default=None, min_length=1)
     """Text of which each word is an item, such as a variable: `{{issues}}` with `--var "issues=1
     2"`.
@@ -203,6 +204,10 @@ class Manifest(Model):
 
     name: str | None = Field(default=None, min_length=1, max_length=200)
     """Name of the workflow. Default: the file's name."""
+    description: str | None = None
+    """What the workflow is for, for people who read the file."""
+    version: Scalar | None = None
+    """Version of the file, for people who read it."""
     tasks: tuple[ManifestTask, ...] = ()
     """Tasks of the workflow, in any order."""
     stages: tuple[Stage, ...] = ()

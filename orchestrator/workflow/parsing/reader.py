@@ -51,7 +51,8 @@ def read_workflow(
         ConfigError: The file is invalid. The message lists all problems with their lines.
     """
     mistakes = Mistakes(path)
-    root = _root(path, mistakes)
+    notices: list[str] = []
+    root = _root(path, mistakes, notices)
     _check_size(root, mistakes)
     mistakes.raise_any()
     manifest = mistakes.validate(Manifest, root, "")
@@ -73,6 +74,7 @@ def read_workflow(
         mistakes=mistakes,
         edges=edges,
         after_stage=after_a_stage(written),
+        notices=notices,
     )
     by_id = {task.id: task for task in written}
     tasks = maker.tasks([by_id[task_id] for task_id in in_order(edges)])
@@ -85,7 +87,7 @@ def read_workflow(
     return replace(_reading(path, manifest, tasks, maker.notices, warnings), places=places)
 
 
-def _root(path: Path, mistakes: Mistakes) -> Node:
+def _root(path: Path, mistakes: Mistakes, notices: list[str]) -> Node:
     try:
         root = read_squad(path) if is_squad(path) else read_document(path)
     except DocumentError as error:
@@ -98,7 +100,7 @@ def _root(path: Path, mistakes: Mistakes) -> Node:
             mistakes.add(
                 node, "a text contains NUL or a lone surrogate, which is not valid Unicode"
             )
-    return as_manifest(root)
+    return as_manifest(root, mistakes, notices)
 
 
 def _check_size(root: Node, mistakes: Mistakes) -> None:

@@ -14,7 +14,7 @@ from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.foreach import Expand, as_text, batches, source_of, values_of
 from orchestrator.workflow.parsing.manifest import LONGEST_ID, Foreach, Manifest, ManifestTask
 from orchestrator.workflow.parsing.task_nodes import Written, inputs_of
-from orchestrator.workflow.parsing.templates import Values, fill, fill_task, left_open
+from orchestrator.workflow.parsing.templates import Values, fill, fill_task, left_open, uses
 from orchestrator.workflow.parsing.variables import RESULTS
 
 LONGEST_TASK = 100_000
@@ -99,6 +99,16 @@ class Maker:
         foreach = self.mistakes.validate(Foreach, node, f"{task.place}.foreach")
         if foreach is None:
             return None
+        used = {bool(use.path) for use in uses(task.node, "") if use.name in ("item", "items")}
+        listed = node.value.get("items") if isinstance(node.value, dict) else None
+        for number, item in enumerate(listed.value if listed else (), start=1):
+            if isinstance(item.value, dict) and used == {False}:
+                self.mistakes.add(
+                    item,
+                    f"`{task.place}.foreach.items[{number}]` is a mapping, of which no text uses a "
+                    "part such as `{{item.KEY}}`: put quotes around it if it is a text",
+                )
+                return None
         batch = task.members.get("batch")
         size = batch.value if batch is not None and isinstance(batch.value, int) else 1
         source = source_of(foreach)
@@ -114,7 +124,11 @@ class Maker:
             return None
 
     def _task(self, whole: Written, name: str, values: Values, group: str | None) -> Iterator[Task]:
-        node = fill_task(whole.node, values)
+        try:
+            node = fill_task(whole.node, values)
+        except ConfigError as error:
+            self.mistakes.add(whole.node, f"`{whole.place}`: {error.message}")
+            return
         asked = self.mistakes.validate(ManifestTask, node, whole.place)
         problem = asked and self._problem(whole, asked, name)
         if problem:

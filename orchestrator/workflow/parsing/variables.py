@@ -1,6 +1,6 @@
 """Check the variables that a workflow's texts use, and collect the variables' values."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from orchestrator.config.node import Node
 from orchestrator.text.sanitize import one_line
@@ -47,17 +47,17 @@ def _member(node: Node | None, key: str) -> Node | None:
 def _check(
     root: Node, tasks: Sequence[Written], names: Sequence[str], mistakes: Mistakes
 ) -> Iterator[Use]:
-    defaults = _member(root, "defaults")
+    defaults, ids = _member(root, "defaults"), {task.id for task in tasks}
     if defaults is not None and isinstance(defaults.value, dict):
-        yield from _check_uses(_uses(defaults.value, "defaults"), names, mistakes)
+        yield from _check_uses(_uses(defaults.value, "defaults"), names, ids, mistakes)
     for task in tasks:
         each = _member(task.node, "foreach")
         if each is not None:
-            yield from _check_uses(uses(each, f"{task.place}.foreach"), names, mistakes)
+            yield from _check_uses(uses(each, f"{task.place}.foreach"), names, ids, mistakes)
             _check_items(task, mistakes)
         allowed = [*names, *(_EACH if each is not None else ())]
         allowed += [RESULTS] if inputs_of(task) else []
-        yield from _check_uses(_uses(task.members, task.place), allowed, mistakes)
+        yield from _check_uses(_uses(task.members, task.place), allowed, ids, mistakes)
         program = task.members.get("agent_cli") or _member(defaults, "agent_cli")
         # protection: results-in-workflows-commands-refused
         if program is not None and program.value == "shell":
@@ -78,10 +78,31 @@ def _uses(members: Mapping[str, Node], place: str) -> Iterator[Use]:
             yield from uses(member, f"{place}.{key}")
 
 
-def _check_uses(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> Iterator[Use]:
+def _check_uses(
+    found: Iterable[Use], allowed: Sequence[str], ids: Collection[str], mistakes: Mistakes
+) -> Iterator[Use]:
+    """Yield the templates of this program, after checking that each gets a value."""
     for use in found:
         where = f"`{use.key}` contains `{use}`"
-        if use.filter not in (None, QUOTE):
+        if use.name in ids and use.name not in allowed:
+            mistakes.add(
+                use.node,
+                f"{where}: for results of the task `{use.name}`, name it in `reduce` and use "
+                "`{{results}}`",
+            )
+            continue
+        if not use.is_ours:
+            continue
+        if use.name == "env" and use.path:
+            name = ".".join(use.path)
+            mistakes.add(
+                use.node,
+                f"{where}: no variable of yours gets into a text by itself; pass it with "
+                f"`--var {name}=VALUE` and write `{{{{{name}}}}}`",
+            )
+        elif use.path and use.name != "item":
+            mistakes.add(use.node, f"{where}: only an item has parts, as in `{{{{item.title}}}}`")
+        elif use.filter not in (None, QUOTE):
             mistakes.add(use.node, f"{where}: the only filter is `|{QUOTE}`")
         elif use.name == RESULTS and (use.filter or ".task" not in use.key[-5:]):
             mistakes.add(use.node, f"{where}, which is allowed only in `task` and without a filter")
