@@ -95,7 +95,17 @@ class EngineError(OrchestratorError):
 
 
 class EngineUnavailableError(EngineError):
-    """The container engine cannot be reached."""
+    """The container engine cannot be reached.
+
+    Attributes:
+        retry_after: Seconds for which whoever repeats the call is asked to wait.
+    """
+
+    def __init__(
+        self, message: str, *, key: str, hint: str | None = None, retry_after: float = 0.0
+    ) -> None:
+        super().__init__(message, key=key, hint=hint)
+        self.retry_after = retry_after
 
 
 class PlaceLostError(EngineError):

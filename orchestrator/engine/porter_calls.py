@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from tenacity import (
+    RetryCallState,
     Retrying,
     retry,
     retry_if_exception_type,
@@ -37,6 +38,24 @@ _LARGEST_FRAME = 1024**2
 _ATTEMPTS = 5
 """Number of connections without any progress, after which reading may fail."""
 _LONGEST_PAUSE = 2.0
+
+
+def pause(*, multiplier: float, most: float) -> Callable[[RetryCallState], float]:
+    """Return how long a call waits before it is repeated: ever longer, and as long as it is asked.
+
+    Args:
+        multiplier: Seconds of the first pause.
+        most: Seconds of the longest one, unless the engine asks for a longer one.
+    """
+    longer = wait_exponential(multiplier=multiplier, max=most)
+
+    def seconds(state: RetryCallState) -> float:
+        error = state.outcome and state.outcome.exception()
+        asked = error.retry_after if isinstance(error, EngineUnavailableError) else 0.0
+        return max(longer(state), asked)
+
+    return seconds
+
 
 repeatable = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
@@ -124,7 +143,7 @@ class PorterCalls:
         self._repeat = Retrying(
             retry=retry_if_exception_type(EngineUnavailableError),
             stop=stop_all(stop_after_attempt(3), stop_after_delay(patience)),
-            wait=wait_exponential(multiplier=0.1, max=1),
+            wait=pause(multiplier=0.1, most=1),
             reraise=True,
         )
         self._idle: list[_Connection] = []
@@ -232,11 +251,11 @@ class PorterCalls:
                     at[name] += len(data)
                     failures, until = 0, time.monotonic() + self._patience
                     yield name, data
-            except EngineUnavailableError:
+            except EngineUnavailableError as error:
                 failures += 1
                 if failures >= _ATTEMPTS and time.monotonic() >= until:
                     raise
-                time.sleep(min(0.1 * 2**failures, _LONGEST_PAUSE))
+                time.sleep(max(min(0.1 * 2**failures, _LONGEST_PAUSE), error.retry_after))
 
     def _frames(self, offsets: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
         """Yield the frames of one connection; one without a name if all data is complete."""

@@ -2,25 +2,35 @@
 
 A command moves data and never decides what became of a task: the connection may be cut at any
 byte, and its end without a status is not the command's end.
+
+On the way to a command are the API server, a kubelet and a container runtime, and often a load
+balancer. Each of them can fail, before the connection exists by an answer of HTTP, and afterwards
+by a status on a channel. `_failure` alone decides what that means.
 """
 
 import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit
 
 import websocket
 from kubernetes import client
 
-from orchestrator.engine.kubernetes.cluster import Cluster
+from orchestrator.engine.kubernetes.cluster import HINTS, Cluster, read_object, retry_after, said_by
 from orchestrator.engine.protocol import LogChunk, TerminalSize
-from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    NotRunningError,
+    OrchestratorError,
+)
+from orchestrator.text.sanitize import one_line
 
-_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_PROTOCOL = "v4.channel.k8s.io"
+"""With `v5`, servers from version 1.30 on accept the connection before they reach the node."""
 _STDIN, _STDOUT, _STDERR, _STATUS, _SIZE = range(5)
 _FRAME = 64 * 1024
 """Bytes of input per frame. Larger frames are lost, or reset the connection, at some proxies."""
@@ -33,9 +43,22 @@ _UNANSWERED = 60.0
 """Seconds without a byte, also in answer to pings, after which the connection counts as cut."""
 _ProxyError: type[Exception] = websocket._http.ProxyError  # type: ignore[attr-defined]
 _NO_CONTAINER = (
-    *("container not found", "container not running", "ContainerCreating"),
-    "is not valid for pod",
+    *("container not found", "container not running", "is not running", "pod not found"),
+    *("pod does not exist", "is not valid for pod", "does not have a host assigned"),
+    *("ContainerCreating", "PodInitializing", "current phase is", "CONTAINER_EXITED"),
+    *("no running task found", "is not created or running", "a stopped container"),
 )
+"""Words of API servers, kubelets and container runtimes for a container that does not run."""
+_NO_COMMAND = (
+    *('exec: "', "executable file not found", "executable file `", "error finding executable"),
+    *("exec format error", "chdir to cwd"),
+)
+"""Words of container runtimes for a command that they cannot start."""
+_CODES = {
+    "BadRequest": 400, "Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "Conflict": 409,
+    "Gone": 410, "Invalid": 422, "TooManyRequests": 429,
+}  # fmt: skip
+"""Codes of the reasons that a status can have, if it has no code; of others, it is 500."""
 
 
 class _BoundedFrames(websocket._abnf.frame_buffer):
@@ -66,7 +89,8 @@ def connect(
 
     Raises:
         NotRunningError: The pod or the container does not exist, or does not run.
-        EngineUnavailableError: The API server or the node does not answer.
+        EngineUnavailableError: The API server or the node does not answer. With the key
+            `cluster.unreachable`, nothing has begun.
         EngineError: The cluster refused.
     """
     headers = [f"{name}: {value}" for name, value in cluster.headers().items()]
@@ -76,18 +100,25 @@ def connect(
     opened = websocket.WebSocket(sslopt=_trust(settings), enable_multithread=True)
     opened.frame_buffer = _BoundedFrames(opened._recv, True)
     try:
+        # protection: credentials-follow-no-redirect
         opened.connect(
             f"{host}{path}?{urlencode(query)}",
             header=headers,
             subprotocols=list(protocols),
             timeout=_TIMEOUT,
             suppress_origin=True,
+            redirect_limit=0,
             **_proxy(settings),
         )
     except websocket.WebSocketBadStatusException as error:
-        raise _refused(error, pod, cluster) from error
-    except (websocket.WebSocketException, _ProxyError, OSError) as error:
-        raise _cut(error) from error
+        body, after = error.resp_body or b"", (error.resp_headers or {}).get("retry-after")
+        raise _failure(
+            cluster, pod, part, body, answer=error.status_code, after=retry_after(after)
+        ) from error
+    except (ConnectionRefusedError, websocket.WebSocketAddressException, _ProxyError) as error:
+        raise _unreachable(pod, one_line(str(error), limit=300)) from error
+    except (websocket.WebSocketException, OSError, OverflowError) as error:
+        raise _cut(str(error)) from error
     return opened
 
 
@@ -130,7 +161,10 @@ class PodProcess:
         query += [(name, "true" if value else "false") for name, value in wanted.items()]
         self.exit_code: int | None = None
         """The command's exit code, after `output` has ended; None if it is not known."""
-        self._socket = connect(cluster, pod, "exec", query, _PROTOCOLS)
+        self.explain: Callable[[NotRunningError], OrchestratorError] = lambda error: error
+        """Finds out what it means that the container does not run, according to its node."""
+        self._cluster, self._pod, self._has_begun = cluster, pod, False
+        self._socket = connect(cluster, pod, "exec", query, [_PROTOCOL])
         self._is_closed = threading.Event()
         if terminal is not None:
             self.resize(terminal)
@@ -149,32 +183,54 @@ class PodProcess:
             except (websocket.WebSocketException, OSError) as error:
                 # What is sent next would belong to this frame.
                 hang_up(self._socket)
-                raise _cut(error) from error
+                raise _cut(str(error)) from error
 
     def output(self) -> Iterator[LogChunk]:
         """Yield the command's output until the command ends.
 
         Raises:
             EngineUnavailableError: The connection was cut before the command's end was reported.
+            NotRunningError: The container does not run any more.
             EngineError: The command could not be started.
         """
         while self.exit_code is None:
             try:
                 kind, frame = self._socket.recv_data()
             except (websocket.WebSocketException, OSError) as error:
-                raise _cut(error) from error
+                raise _cut(str(error)) from error
             if kind == websocket.ABNF.OPCODE_CLOSE:
-                raise EngineUnavailableError(
-                    "the connection to the pod ended without a status", key="cluster.cut"
-                )
-            if len(frame) < 2:
-                continue
-            if frame[0] == _STDOUT:
-                yield LogChunk(stream="stdout", data=frame[1:])
-            elif frame[0] == _STDERR:
-                yield LogChunk(stream="stderr", data=frame[1:])
-            elif frame[0] == _STATUS:
-                self.exit_code = _exit_code(frame[1:])
+                raise _cut("it ended without a status")
+            if frame[:1] == bytes([_STATUS]):
+                self.exit_code = self._end(frame[1:])
+            elif len(frame) >= 2 and frame[0] in (_STDOUT, _STDERR):
+                self._has_begun = True
+                yield LogChunk(stream="stdout" if frame[0] == _STDOUT else "stderr", data=frame[1:])
+
+    def _end(self, data: bytes) -> int:
+        """Return the exit code that a status reports.
+
+        Raises:
+            OrchestratorError: The status reports no end of the command, but why there is none.
+        """
+        status = read_object(data) or {}
+        if status.get("status") == "Success":
+            return 0
+        if status.get("reason") == "NonZeroExitCode":
+            with suppress(ValueError, KeyError, TypeError, AttributeError, StopIteration):
+                causes = status["details"]["causes"]
+                code = int(next(c["message"] for c in causes if c.get("reason") == "ExitCode"))
+                # protection: failure-is-never-exit-code-0
+                if code:
+                    return code
+            status = {}
+        if status.get("status") != "Failure":
+            # Whoever wrote this, the command's end is as unknown as after a cut.
+            raise EngineUnavailableError(
+                "the cluster reported the end of a command unreadably",
+                key="cluster.unreadable-answer",
+            )
+        failure = _failure(self._cluster, self._pod, "exec", data, has_begun=self._has_begun)
+        raise self.explain(failure) if isinstance(failure, NotRunningError) else failure
 
     def resize(self, size: TerminalSize) -> None:
         """Change the size of the command's terminal; a command that has ended is no error."""
@@ -212,33 +268,6 @@ class PodProcess:
                 return
 
 
-def _exit_code(data: bytes) -> int:
-    """Return the exit code that a status reports.
-
-    Raises:
-        EngineError: The status reports that the command did not run.
-    """
-    try:
-        status: dict[str, Any] = json.loads(data)
-        if status["status"] == "Success":
-            return 0
-        if status.get("reason") == "NonZeroExitCode":
-            causes = status["details"]["causes"]
-            return int(next(c["message"] for c in causes if c["reason"] == "ExitCode"))
-        problem = str(status.get("message", ""))
-    except (ValueError, KeyError, TypeError, StopIteration, AttributeError) as error:
-        raise EngineError(
-            "the cluster reported the end of a command unreadably", key="cluster.unreadable-answer"
-        ) from error
-    if any(words in problem for words in _NO_CONTAINER):
-        raise NotRunningError(
-            f"the container is not running: {problem}", key="container.not-running"
-        )
-    raise EngineError(
-        f"the cluster did not run a command in a pod: {problem}", key="cluster.command-refused"
-    )
-
-
 def _trust(settings: client.Configuration) -> dict[str, object]:
     trust: dict[str, object] = {"ca_certs": settings.ssl_ca_cert}
     if not settings.verify_ssl:
@@ -270,27 +299,62 @@ def _proxy(settings: client.Configuration) -> dict[str, object]:
     }
 
 
-def _cut(error: Exception) -> EngineUnavailableError:
-    return EngineUnavailableError(f"the connection to the pod was cut: {error}", key="cluster.cut")
+def _cut(why: str) -> EngineUnavailableError:
+    """Return the error of a connection on which a command may have begun."""
+    said = one_line(why, limit=300)
+    return EngineUnavailableError(f"the connection to the pod was cut: {said}", key="cluster.cut")
 
 
-def _refused(
-    error: websocket.WebSocketBadStatusException, pod: str, cluster: Cluster
+def _unreachable(pod: str, said: str, after: float = 0.0) -> EngineUnavailableError:
+    """Return the error of a pod that was not reached, so that nothing has begun in it."""
+    return EngineUnavailableError(
+        f"the cluster cannot reach the pod `{pod}`: {said}",
+        key="cluster.unreachable",
+        retry_after=after,
+    )
+
+
+def _failure(
+    cluster: Cluster,
+    pod: str,
+    part: str,
+    body: bytes,
+    *,
+    answer: int | None = None,
+    after: float = 0.0,
+    has_begun: bool = False,
 ) -> EngineError | NotRunningError:
-    body, status = (error.resp_body or b"").decode(errors="replace"), error.status_code
-    try:
-        said, is_json = str(json.loads(body)["message"]), True
-    except (ValueError, KeyError, TypeError):
-        said, is_json = body[:200] or f"HTTP status {status}", False
-    if any(words in said for words in _NO_CONTAINER) or status == 404:
+    """Return the error that a failure on the way to a pod is, whoever reports it.
+
+    Args:
+        cluster: The cluster.
+        pod: Name of the pod.
+        part: What of the pod is wanted.
+        body: What was said: a status, or the words of another program.
+        answer: The status code of HTTP, if there is no connection.
+        after: Seconds for which the answer asks to wait.
+        has_begun: Whether the command has printed something.
+    """
+    status = read_object(body)
+    given = (status or {}).get("code") or _CODES.get(str((status or {}).get("reason")), 500)
+    code = answer or (given if isinstance(given, int) else 500)
+    said = said_by(body, code, [("create", f"pods/{part}"), ("get", f"pods/{part}")])
+    # The cluster's record of the container shows whether a load balancer has invented that.
+    if any(words in said for words in _NO_CONTAINER) or code == 404:
         return NotRunningError(
             f"the pod `{pod}` is not running: {said}", key="container.not-running"
         )
-    if cluster.is_unable(status, is_json=is_json):
-        return EngineUnavailableError(
-            f"the cluster cannot reach the pod `{pod}`: {said}", key="cluster.unreachable"
-        )
+    if has_begun:
+        return _cut(said)
+    is_command = answer is None and any(words in said for words in _NO_COMMAND)
+    if not is_command and (code == 409 or cluster.is_unable(code, is_json=status is not None)):
+        # Behind a load balancer without an answer, the command may have begun.
+        is_known = answer is not None and (status is not None or answer not in (502, 504))
+        return _unreachable(pod, said, after) if is_known else _cut(said)
     return EngineError(
-        f"the cluster refused a connection to the pod `{pod}`: {said}",
+        f"the cluster refused a connection to the pod `{pod}`: {said}"
+        if answer
+        else f"the cluster did not run a command in a pod: {said}",
         key="cluster.command-refused",
+        hint=HINTS.get(code),
     )

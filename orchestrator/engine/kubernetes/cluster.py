@@ -3,9 +3,10 @@
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,40 +19,94 @@ from kubernetes.client.rest import SUPPORTED_SOCKS_PROXIES, should_bypass_proxie
 from kubernetes.config import ConfigException, kube_config
 from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
+from tenacity import retry, retry_if_exception_type, stop_after_delay
 
+from orchestrator.engine.porter_calls import pause
 from orchestrator.errors import ConfigError, EngineError, EngineUnavailableError
 from orchestrator.text.sanitize import one_line
 
 _TIMEOUT = 30
 """Seconds for a request. The client itself has no limit."""
 _LARGEST_ANSWER = 64 * 1024**2
-_PATIENCE = 120.0
+PATIENCE = 120.0
 _RENEWAL = 5.0
 """Seconds that pass at least until the configuration is read again."""
+_LONGEST_WAIT = 60
 _PAIR = ("clientCertificateData", "clientKeyData")
 _CHECK = "check it with `kubectl version`"
-_HINTS = {
+HINTS = {
     401: "`kubectl get pods` tells whether you are logged in to the cluster",
     # A quota or an admission plugin can forbid a request, too.
     403: "`orchestrator doctor --engine kubernetes` tells whether rights are missing",
 }
 """What helps if the API server refuses a request with a status code of HTTP."""
+_VERBS = {"POST": "create", "DELETE": "delete"}
+_SOON = (408, 425, 429)
+"""Status codes of HTTP that ask for the same request later."""
 CHOOSE_NAMESPACE = "kubectl config set-context --current --namespace NAME"
 patient = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
-    stop=stop_after_delay(_PATIENCE),
-    wait=wait_exponential(multiplier=0.2, max=5),
+    stop=stop_after_delay(PATIENCE),
+    wait=pause(multiplier=0.2, most=5),
     reraise=True,
 )
 """Decorator that repeats a call while the API server does not answer."""
+
+
+def read_object(body: bytes) -> dict[str, Any] | None:
+    """Return the object of an answer, such as the `Status` of a refusal; None if it is none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def said_by(body: bytes, code: int, needed: Iterable[tuple[str, str]] = ()) -> str:
+    """Return what a refusal says, as one line; if it gives no reason, what is known without it.
+
+    Args:
+        body: The refusal: a `Status`, or the page of another program.
+        code: The status code of HTTP.
+        needed: Verbs and resources of which the request needs the right.
+    """
+    status = read_object(body)
+    message = str((status or {}).get("message") or "")
+    # From version 1.35 on, servers forbid commands in pods with `forbidden: ` and nothing else.
+    reason = message.strip(" :").lower()
+    if reason and not reason.endswith(("forbidden", "unauthorized")):
+        return one_line(message, limit=500)
+    words = f"HTTP status {code}"
+    with suppress(ValueError):
+        words += f" ({HTTPStatus(code).phrase})"
+    page = one_line(body.decode(errors="replace").strip(), limit=200) if status is None else ""
+    words += f": {page}" if page else ", without a reason"
+    if code == 403 and (rights := " and ".join(f"`{verb}` `{what}`" for verb, what in needed)):
+        words += f"; the role needs the right to {rights}"
+    return words
+
+
+def retry_after(header: str | None) -> float:
+    """Return for how many seconds an answer asks to wait, at most a minute; 0 if for none."""
+    return min(int(header[:9]), _LONGEST_WAIT) if header and header.isdecimal() else 0
+
+
+def _needed(method: str, path: str) -> list[tuple[str, str]]:
+    """Return the verb and the resource of a request in a namespace; nothing for another one."""
+    _, is_in, rest = path.partition("/namespaces/")
+    words = rest.split("/")
+    if not is_in:
+        return []
+    if len(words) == 1:
+        return [("get", "namespaces")]
+    return [(_VERBS.get(method, "get" if len(words) > 2 else "list"), words[1])]
 
 
 class ClusterRefusedError(EngineError):
     """The API server refused a request."""
 
     def __init__(self, message: str, *, status: int, reason: str) -> None:
-        super().__init__(message, key="cluster.refused", hint=_HINTS.get(status))
+        super().__init__(message, key="cluster.refused", hint=HINTS.get(status))
         self.status = status
         """Status code of the HTTP answer."""
         self.reason = reason
@@ -92,7 +147,7 @@ class _Loader(kube_config.KubeConfigLoader):
                 "the command of the cluster's configuration gave no credentials: "
                 + one_line(why, limit=300),
                 key="cluster.no-credentials",
-                hint=_HINTS[401],
+                hint=HINTS[401],
             ) from error
         return True
 
@@ -100,7 +155,7 @@ class _Loader(kube_config.KubeConfigLoader):
 class Cluster:
     """The API server of one context, and the namespace for workers."""
 
-    patience = _PATIENCE
+    patience = PATIENCE
     """Seconds for which calls about a place are repeated: an API server takes long to restart."""
 
     def __init__(
@@ -136,6 +191,8 @@ class Cluster:
             )
         self.is_restricted = True
         """Whether the namespace admits only pods without root, as far as this is known."""
+        self.version = (0, 0)
+        """Version of the API server, if it is known."""
         self._was_allowed = False
 
     def _load(self, context: str | None) -> dict[str, Any]:
@@ -244,28 +301,25 @@ class Cluster:
             raise EngineError(
                 "an answer of the cluster's API server is too long", key="cluster.unreadable-answer"
             )
-        is_json = True
-        try:
-            found = json.loads(data)
-        except ValueError:
-            found, is_json = {"message": data.decode(errors="replace")[:200]}, False
-        if not isinstance(found, dict) or (answer.status < 300 and not is_json):
+        found = read_object(data)
+        if answer.status >= 300:
+            said = said_by(data, answer.status, _needed(method, path))
+            if self.is_unable(answer.status, is_json=found is not None):
+                raise EngineUnavailableError(
+                    f"the cluster's API server cannot answer (HTTP status {answer.status}): {said}",
+                    key="cluster.unreachable",
+                    hint=HINTS[401] if answer.status == 401 else _CHECK,
+                    retry_after=retry_after(answer.headers.get("Retry-After")),
+                )
+            raise ClusterRefusedError(
+                f"the cluster refused to {method.lower()} `{path}`: {said}",
+                status=answer.status,
+                reason=str((found or {}).get("reason", "")),
+            )
+        if found is None:
             raise EngineError(
                 "an answer of the cluster's API server is not an object",
                 key="cluster.unreadable-answer",
-            )
-        if answer.status >= 300:
-            if self.is_unable(answer.status, is_json=is_json):
-                raise EngineUnavailableError(
-                    f"the cluster's API server cannot answer (HTTP status {answer.status}): "
-                    f"{found.get('message', '')}",
-                    key="cluster.unreachable",
-                    hint=_HINTS[401] if answer.status == 401 else _CHECK,
-                )
-            raise ClusterRefusedError(
-                f"the cluster refused to {method.lower()} `{path}`: {found.get('message', '')}",
-                status=answer.status,
-                reason=str(found.get("reason", "")),
             )
         self._was_allowed = True
         return found
@@ -280,12 +334,12 @@ class Cluster:
             is_json: Whether an API server has written the answer. A load balancer answers with
                 other texts, and so does an API server that starts, for paths that it lacks yet.
         """
-        if status in _HINTS:
+        if status in HINTS:
             if status == 401 and self._was_allowed:
                 self._renew()
             # A user can log in again. An API server that starts forbids everything for seconds.
             return self._was_allowed and (status == 401 or not self._is_ready())
-        return status == 429 or status >= 500 or not is_json
+        return status in _SOON or status >= 500 or not is_json
 
     def _is_ready(self) -> bool:
         url = f"{self.configuration.host}/readyz"

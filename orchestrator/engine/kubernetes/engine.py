@@ -5,6 +5,7 @@ run. What a cluster cannot do yet is refused; nothing is ignored.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import NoReturn
 
 from orchestrator.config.cluster import PodSettings
@@ -102,6 +103,10 @@ class KubernetesEngine:
                 hint=f"{apply}`{CHOOSE_NAMESPACE}` chooses another namespace",
             ) from error
         release = str(version.get("gitVersion", ""))
+        with suppress(KeyError, ValueError):
+            # Minor versions of hosted clusters are such as `31+`.
+            number = int(str(version["major"])), int(str(version["minor"]).rstrip("+"))
+            self._cluster.version = number
         found = str(namespace["metadata"]["uid"])
         labels = namespace["metadata"].get("labels") or {}
         self._cluster.is_restricted = labels.get(ENFORCE) == "restricted"
@@ -119,7 +124,7 @@ class KubernetesEngine:
             id=found,
             address=self._cluster.context,
             fingerprint=f"{found} {release}",
-            enforced=_limits(version),
+            enforced=_limits(self._cluster.version),
         )
 
     def prove_network(self, repository: str, networks: Collection[str]) -> str:
@@ -252,22 +257,18 @@ def _refuse(what: str) -> NoReturn:
     )
 
 
-def _limits(version: Mapping[str, object]) -> dict[Limit, Enforcement]:
+def _limits(version: tuple[int, int]) -> dict[Limit, Enforcement]:
     """Return how the limits of pods are enforced.
 
     Whether a network policy is enforced cannot be seen in the API: pods have to prove it.
     """
-    try:
-        number = int(str(version["major"])), int(str(version["minor"]).rstrip("+"))
-    except (KeyError, ValueError):
-        number = (0, 0)
     # protection: network-of-pods-is-not-claimed
     return {
         "memory": "kernel",
         "cpus": "kernel",
         "disk": "watched",
         "inodes": "watched",
-        "tmp": "kernel" if number >= _SIZED_MEMORY else "no",
+        "tmp": "kernel" if version >= _SIZED_MEMORY else "no",
         "tmp_inodes": "no",
         "pids": "kernel",
         "open_files": "kernel",

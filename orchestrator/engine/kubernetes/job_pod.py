@@ -1,18 +1,20 @@
 """The pod of a Job: what the cluster records of it, and commands in its containers."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import websocket
+from tenacity import retry, retry_if_exception, stop_after_delay
 
 from orchestrator.engine.kubernetes.channel import PodProcess, connect
-from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient
+from orchestrator.engine.kubernetes.cluster import PATIENCE, Cluster, ClusterRefusedError, patient
 from orchestrator.engine.kubernetes.pod import PORTER, SERVICE_ACCOUNT, STATE, selectable
 from orchestrator.engine.place import Waiter
-from orchestrator.engine.porter_calls import PorterCalls
+from orchestrator.engine.porter_calls import PorterCalls, pause
 from orchestrator.engine.protocol import TerminalSize
 from orchestrator.errors import (
     EngineError,
@@ -51,10 +53,24 @@ _NOTES = frozenset({"MissingClusterDNS", "DNSConfigForming"})
 """Reasons of warnings about pods that start nevertheless, on many clusters again and again."""
 _LATER = "ImagePullBackOff"
 """How a node begins to say that it tries again later; the reason is what it said before."""
-_FAILED = ("Failed", "True")
+_FAILED = ("FailureTarget", "Failed")
+"""Conditions of a Job that has failed. Servers from version 1.31 on have the first one until the
+pod has ended, which a node without power never reports."""
+_DONE = ("SuccessCriteriaMet", "Complete")
+_LATE = "DeadlineExceeded"
+_UNCOLLECTED = "it was not collected before its deadline"
+_TAKEN = "DisruptionTarget"
+"""Condition of a pod that is about to be taken away; that may still be called off."""
+_OF_NODE = ("Evicted", "TerminationByKubelet")
+_DRAINED = "it was drained, deleted or lost with its node"
 _FULL = "exceeded quota"
 _NODE_IS_SHORT = "The node "
 """How a node begins to say that it evicts a pod for a lack that is not the pod's fault."""
+
+
+def _has_not_begun(error: BaseException) -> bool:
+    # protection: commands-of-users-run-once
+    return isinstance(error, EngineUnavailableError) and error.key == "cluster.unreachable"
 
 
 class JobPod:
@@ -86,8 +102,8 @@ class JobPod:
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods"
         query = {"labelSelector": f"job-name={self.job}"}
         pods = self._cluster.request("GET", path, query=query)["items"]
-        if not pods and _has_failed(self._job()):
-            raise self._without_pod()
+        if not pods and _conditions(self._job(), _FAILED):
+            raise self._lost()
         return min(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
     def reason(self, pod: Mapping[str, Any] | None) -> str:
@@ -129,10 +145,10 @@ class JobPod:
         except ClusterRefusedError as error:
             if error.status != 404:
                 raise
-            raise self._without_pod() from error
+            raise self._lost() from error
         # protection: only-pod-that-was-fed-counts
         if found["metadata"]["uid"] != self.metadata["uid"]:
-            raise self._without_pod()
+            raise self._lost()
         self.check(found)
         return found
 
@@ -162,17 +178,24 @@ class JobPod:
             PlaceLostError: It was evicted, deleted, or lost with its node.
         """
         status = pod["status"]
-        why = str(status.get("message") or status.get("reason") or "")
-        if status.get("reason") == "Evicted" and not why.startswith(_NODE_IS_SHORT):
+        signs: list[Mapping[str, Any]] = [status]
+        if status.get("phase") in ENDED:
+            # A pod that its node ended for its own files may have no other sign, and exit code 0.
+            signs += _conditions(pod, (_TAKEN,))
+        sign = next((found for found in signs if found.get("reason")), status)
+        reason, why = sign.get("reason"), str(sign.get("message") or sign.get("reason"))
+        if reason in _OF_NODE and not why.startswith(_NODE_IS_SHORT):
             raise PlaceLostError(f"the worker's pod was evicted: {why}", key="place.disk")
+        if reason == _LATE:
+            raise end_of_place(_UNCOLLECTED)
         # protection: evicted-pod-is-never-success
-        if status.get("reason"):
-            raise _loss(why)
+        if reason:
+            raise self._lost(why, pod)
         # protection: pod-that-is-taken-away-is-never-success
         if "deletionTimestamp" in pod["metadata"]:
-            raise self._without_pod()
+            raise self._lost(pod=pod)
         if any(found.get("restartCount") for found in status.get("containerStatuses") or ()):
-            raise _loss("its node started a container again")
+            raise self._lost("its node started a container again", pod)
 
     def _job(self) -> dict[str, Any] | None:
         path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs/{self.job}"
@@ -183,16 +206,22 @@ class JobPod:
                 raise
             return None
 
-    def _without_pod(self) -> PlaceLostError:
-        """Return the error of a pod that is gone: with its Job, or without it."""
+    def _lost(self, why: str = _DRAINED, pod: Mapping[str, Any] | None = None) -> PlaceLostError:
+        """Return the error of a pod that was lost, by what the cluster records of its Job.
+
+        Args:
+            why: What is known of the pod.
+            pod: The pod, if it still exists.
+        """
         job = self._job()
         if job is None or "deletionTimestamp" in job["metadata"]:
             return PlaceLostError(
                 "the worker's pod is gone: another program removed it", key="place.removed"
             )
-        if _has_failed(job, "DeadlineExceeded"):
-            return end_of_place("it was not collected before its deadline")
-        return _loss("it was drained, deleted or lost with its node")
+        # protection: no-task-after-its-deadline
+        if _is_late(job, pod):
+            return end_of_place(_UNCOLLECTED)
+        return end_of_place() if _conditions(job, _DONE) else _loss(why)
 
     def attempt(self, container: str, command: Sequence[str]) -> PodProcess:
         """Start a command in a container that should run; who calls this repeats it.
@@ -202,20 +231,51 @@ class JobPod:
             EngineUnavailableError: The container cannot be reached.
         """
         try:
-            return self.run(container, command)
+            process = self.run(container, command)
         except NotRunningError as error:
-            found = self._ask()
-            ended = state_of(found, container).get("terminated")
-            if (ended or {}).get("reason") == "OOMKilled":
-                why = f"its program `{container}` in the pod was out of memory"
-                raise end_of_place(why) from error
-            if ended is not None or found["status"].get("phase") in ENDED:
-                raise end_of_place() from error
-            # The node may be a moment behind.
-            raise EngineUnavailableError(error.message, key="cluster.unreachable") from error
+            raise self.explain(error, container) from error
         except EngineUnavailableError:
             self._ask()
             raise
+        process.explain = partial(self.explain, container=container)
+        return process
+
+    def explain(self, error: NotRunningError, container: str) -> EngineError:
+        """Return what it means that a container of the pod does not run, according to its node.
+
+        Raises:
+            PlaceLostError: The pod is gone, or is about to go.
+            EngineError: The cluster refuses, or does not answer.
+        """
+        found = self._ask()
+        ended = state_of(found, container).get("terminated")
+        if (ended or {}).get("reason") == "OOMKilled":
+            return end_of_place(f"its program `{container}` in the pod was out of memory")
+        if ended is not None or found["status"].get("phase") in ENDED:
+            return end_of_place()
+        # The node may be a moment behind: a kubelet that was started again knows no pods yet.
+        return EngineUnavailableError(error.message, key="cluster.unreachable")
+
+    @retry(
+        retry=retry_if_exception(_has_not_begun),
+        stop=stop_after_delay(PATIENCE),
+        wait=pause(multiplier=0.2, most=5),
+        reraise=True,
+    )
+    def enter(
+        self, container: str, command: Sequence[str], terminal: TerminalSize | None
+    ) -> PodProcess:
+        """Start a command that must not run twice: only what cannot have begun it is repeated.
+
+        Raises:
+            NotRunningError: The container does not run.
+            EngineError: The cluster refuses, or does not answer.
+        """
+        try:
+            return self.run(container, command, terminal or False)
+        except NotRunningError as error:
+            why = self.explain(error, container)
+            raise why if isinstance(why, EngineUnavailableError) else error from why
 
     def run(
         self, container: str, command: Sequence[str], stdin: TerminalSize | bool = True
@@ -228,7 +288,7 @@ class JobPod:
         if not self.is_known:
             found = self.find()
             if found is None:
-                raise self._without_pod()
+                raise self._lost()
             self.metadata = found["metadata"]
         return PodProcess(self._cluster, self.metadata["name"], container, command, stdin)
 
@@ -377,10 +437,27 @@ def _unscheduled(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _has_failed(job: Mapping[str, Any] | None, reason: str | None = None) -> bool:
-    conditions = () if job is None else job.get("status", {}).get("conditions") or ()
-    failed = [found for found in conditions if (found["type"], found["status"]) == _FAILED]
-    return any(reason in (None, found.get("reason")) for found in failed)
+def _conditions(found: Mapping[str, Any] | None, kinds: Collection[str]) -> list[Mapping[str, Any]]:
+    """Return the conditions of some kinds that a Job or a pod is in."""
+    known = () if found is None else found.get("status", {}).get("conditions") or ()
+    return [each for each in known if each.get("type") in kinds and each.get("status") == "True"]
+
+
+def _is_late(job: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
+    """Return whether a Job has reached its deadline, so that its pod was ended.
+
+    Servers before version 1.31 delete the pod first, and record the reason afterwards. The times
+    are those of the cluster.
+    """
+    if any(found.get("reason") == _LATE for found in _conditions(job, _FAILED)):
+        return True
+    with suppress(KeyError, TypeError, ValueError):
+        metadata = {} if pod is None else pod["metadata"]
+        gone = datetime.fromisoformat(metadata["deletionTimestamp"])
+        gone -= timedelta(seconds=metadata["deletionGracePeriodSeconds"])
+        began = datetime.fromisoformat(job["status"]["startTime"])
+        return gone >= began + timedelta(seconds=job["spec"]["activeDeadlineSeconds"])
+    return False
 
 
 def end_of_place(why: str = "its program in the pod does not run any more") -> PlaceLostError:

@@ -25,6 +25,7 @@ from orchestrator.engine.kubernetes.pod import (
     PORTER_USER,
     hardened_pod,
     literal,
+    once,
     resources,
     security,
     selectable,
@@ -32,7 +33,7 @@ from orchestrator.engine.kubernetes.pod import (
 from orchestrator.engine.kubernetes.pod_network import NETWORK
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
 from orchestrator.engine.place import Waiter
-from orchestrator.errors import EngineError, NotRunningError, StartCancelledError
+from orchestrator.errors import EngineError, StartCancelledError
 
 _CONTAINER = "probe"
 _PORT = 8417
@@ -179,7 +180,7 @@ class NetworkProof:
         name = f"orchestrator-{role}-{token_hex(6)}"
         own = {MANAGED: "true", RUN: name, ROLE: role, REPOSITORY: self._repository}
         path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"
-        described = proof_job(name, {**own, **labels}, self._settings)
+        described = proof_job(name, {**own, **labels}, self._settings, self._cluster.version)
         try:
             patient(self._cluster.request)("POST", path, described)
         except ClusterRefusedError as error:
@@ -225,10 +226,7 @@ def _run(pod: JobPod, container: str, *words: str) -> dict[str, Any]:
     Raises:
         EngineError: There is no answer.
     """
-    try:
-        process = pod.run(container, ("python3", "-I", "-S", "-c", _program(), *words))
-    except NotRunningError as error:
-        raise EngineError("the place has ended", key="place.ended") from error
+    process = pod.attempt(container, ("python3", "-I", "-S", "-c", _program(), *words))
     data = bytearray()
     try:
         for chunk in process.output():
@@ -245,7 +243,12 @@ def _run(pod: JobPod, container: str, *words: str) -> dict[str, Any]:
     )
 
 
-def proof_job(name: str, labels: Mapping[str, str], settings: PodSettings) -> dict[str, Any]:
+def proof_job(
+    name: str,
+    labels: Mapping[str, str],
+    settings: PodSettings,
+    version: tuple[int, int] = (0, 0),
+) -> dict[str, Any]:
     """Return the Job of a pod that accepts connections, and in which the program can run."""
     base = settings.images.get(BASE_IMAGE, BASE_IMAGE)
     image = {"image": base, "imagePullPolicy": "IfNotPresent"}
@@ -262,7 +265,7 @@ def proof_job(name: str, labels: Mapping[str, str], settings: PodSettings) -> di
         "kind": "Job",
         "metadata": {"name": name, "labels": selectable(labels), "annotations": {**labels}},
         "spec": {
-            "backoffLimit": 0,
+            **once(version),
             "activeDeadlineSeconds": _LIFETIME,
             "ttlSecondsAfterFinished": 60,
             "template": {

@@ -42,6 +42,8 @@ _LOST_NODE = [
 ]  # fmt: skip
 """Until when a pod stays on a node that does not answer."""
 _REMOVED_AFTER = 600
+_FAILURE_POLICY, _REPLACEMENT_POLICY = (1, 31), (1, 34)
+"""Versions of clusters from which on these parts of Jobs are stable, and cannot be switched off."""
 _CHANNEL_SIZE = 20 * 1024**2
 _GRACE = 2
 _BEGIN = f"""\
@@ -147,13 +149,34 @@ def _lifetime(spec: PlaceSpec, settings: PodSettings) -> int | None:
     return int(spec.start_within + settings.start_within + longest + spec.collect_within + _SPARE)
 
 
-def job(spec: PlaceSpec, single: frozenset[str], settings: PodSettings) -> dict[str, Any]:
+def once(version: tuple[int, int]) -> dict[str, Any]:
+    """Return what lets a Job have one pod, as far as a version of the cluster can have that.
+
+    Replacements would only wait: whoever started the Job decides what is done again.
+    """
+    described: dict[str, Any] = {"backoffLimit": 0}
+    if version >= _FAILURE_POLICY:
+        taken = {"type": "DisruptionTarget", "status": "True"}
+        rule = {"action": "FailJob", "onPodConditions": [taken]}
+        described["podFailurePolicy"] = {"rules": [rule]}
+    if version >= _REPLACEMENT_POLICY:
+        described["podReplacementPolicy"] = "Failed"
+    return described
+
+
+def job(
+    spec: PlaceSpec,
+    single: frozenset[str],
+    settings: PodSettings,
+    version: tuple[int, int] = (0, 0),
+) -> dict[str, Any]:
     """Return the Job of a place.
 
     Args:
         spec: The place.
         single: Names of the parts that are single files.
         settings: The user's settings of pods.
+        version: Version of the cluster; (0, 0) has only what every cluster has.
     """
     base = settings.images.get(BASE_IMAGE, BASE_IMAGE)
     # protection: policy-selects-pods-of-workers
@@ -179,7 +202,7 @@ def job(spec: PlaceSpec, single: frozenset[str], settings: PodSettings) -> dict[
             "annotations": {**spec.labels, PLACE: spec.name},
         },
         "spec": {
-            "backoffLimit": 0,
+            **once(version),
             "completions": 1,
             # Without a limit of time for a step, only the client ends it.
             **({} if lifetime is None else {"activeDeadlineSeconds": lifetime}),

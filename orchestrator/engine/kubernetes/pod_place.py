@@ -135,7 +135,7 @@ class PodPlace:
 
     @patient
     def _create(self, single: frozenset[str]) -> None:
-        described = job(self._ordered, single, self._settings)
+        described = job(self._ordered, single, self._settings, self._cluster.version)
         images, restricted = self._settings.images, self._cluster.is_restricted
         add_services(described, self.spec, images=images, restricted=restricted)
         path = f"/apis/batch/v1/namespaces/{self._cluster.namespace}/jobs"

@@ -80,7 +80,7 @@ class PodContainer:
 
     def enter(self, command: Sequence[str], terminal: TerminalSize | None) -> PodProcess:
         """Start another command in the container."""
-        process = self._pod.run(self._container, command, terminal or False)
+        process = self._pod.enter(self._container, command, terminal)
         process.allow_silence()
         return process
 

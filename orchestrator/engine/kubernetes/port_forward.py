@@ -8,8 +8,10 @@ from contextlib import ExitStack, suppress
 import websocket
 
 from orchestrator.engine.kubernetes.channel import hang_up
+from orchestrator.engine.kubernetes.cluster import patient
 from orchestrator.engine.kubernetes.job_pod import JobPod
-from orchestrator.errors import OrchestratorError, PortTakenError
+from orchestrator.engine.kubernetes.pod import PORTER
+from orchestrator.errors import NotRunningError, OrchestratorError, PortTakenError
 
 _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1
@@ -72,8 +74,12 @@ class PortForward:
             listener.close()
         self._listeners.clear()
 
+    @patient
     def _open(self, port: int) -> websocket.WebSocket:
-        return self._pod.connect("portforward", [("ports", str(port))], _PROTOCOL)
+        try:
+            return self._pod.connect("portforward", [("ports", str(port))], _PROTOCOL)
+        except NotRunningError as error:
+            raise self._pod.explain(error, PORTER) from error
 
     def _accept(self, listener: socket.socket, port: int) -> None:
         while True:

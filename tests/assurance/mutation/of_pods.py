@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from tests.assurance.mutation.protection import Protection, marked
-from tests.assurance.mutation.ways import Give, Instead, Never, Remove, Replace, Without
+from tests.assurance.mutation.ways import Always, Give, Instead, Never, Remove, Replace, Without
 
 POD = "tests/engine/kubernetes/test_pod.py"
 CHANNEL = "tests/engine/kubernetes/test_channel.py"
+WAY = "tests/engine/kubernetes/test_way_to_pods.py"
 TALK = "tests/engine/in_place/test_talk.py"
 LOST = "tests/engine/kubernetes/test_lost_pods.py"
 ATTEMPTS = "tests/worker/test_attempts.py"
@@ -39,6 +40,13 @@ def pods() -> Iterator[Protection]:
         ("replaced pods run nothing", Never()),
         ("end without exit code is no success", Never()),
         ("exit code is that of clusters record", Instead("0")),
+        ("no task after its deadline", Never()),
+    )
+    yield from marked(
+        (WAY,),
+        ("credentials follow no redirect", Without("redirect_limit")),
+        ("failure is never exit code 0", Always()),
+        ("commands of users run once", Instead("isinstance(error, EngineUnavailableError)")),
     )
     yield from marked(
         (f"{STEPS}::test_step_that_keeps_forking_is_stopped",),

@@ -140,6 +140,150 @@ def test_pod_that_was_taken_away_is_never_a_success(
     assert (caught.value.key, caught.value.restarts) == (key, restarts)
 
 
+BEGAN, LATE, EARLY = "2026-01-01T00:00:00Z", "2026-01-01T01:00:02Z", "2026-01-01T01:00:01Z"
+
+
+def job_with(*conditions: tuple[str, str], **status: Any) -> dict[str, Any]:
+    """Return a Job with a deadline of one hour, and with conditions and their reasons."""
+    known = [{"type": kind, "status": "True", "reason": reason} for kind, reason in conditions]
+    return {
+        **JOB,
+        "spec": {"activeDeadlineSeconds": 3600},
+        "status": {"startTime": BEGAN, "conditions": known, **status},
+    }
+
+
+def leaving(at: str, **status: Any) -> dict[str, Any]:
+    """Return a pod that was deleted two seconds before `at`, after which its node kills it."""
+    found = pod(**status)
+    found["metadata"] |= {"deletionTimestamp": at, "deletionGracePeriodSeconds": 2}
+    return found
+
+
+def taken(reason: str, message: str = "", status: str = "True") -> dict[str, Any]:
+    return {"type": "DisruptionTarget", "status": status, "reason": reason, "message": message}
+
+
+RUNS = job_with(active=1)
+OUT_OF_TIME = ("place.ended", False)
+LOST = ("place.lost", True)
+GONE = {
+    "deleted": pod(leaving=True),
+    "gone": None,
+    "replaced": pod("2", containerStatuses=DONE),
+    "node lost": pod(reason="NodeLost"),
+    "unknown, node lost": pod(phase="Unknown", reason="NodeLost"),
+    "evicted for its node": pod(phase="Failed", reason="Evicted", message="The node was low on"),
+    "preempted by its node": pod(phase="Failed", reason="Preempting", message="critical pod"),
+    "node shut down": pod(phase="Failed", reason="Terminated", message="imminent node shutdown"),
+    "not admitted": pod(phase="Failed", reason="OutOfcpu"),
+    "started again": pod(containerStatuses=[{"name": "agent-1", "restartCount": 1}]),
+    "taken, ended": pod(
+        phase="Succeeded", containerStatuses=DONE, conditions=[taken("PreemptionByScheduler")],
+    ),
+    "evicted, no reason": pod(
+        phase="Succeeded", containerStatuses=DONE,
+        conditions=[taken("TerminationByKubelet", "The node was low on resource: memory.")],
+    ),
+}  # fmt: skip
+JOBS_OF_LOST = {
+    "active": RUNS,
+    "terminating": job_with(active=0, terminating=1, uncountedTerminatedPods={"failed": ["1"]}),
+    "retries used up": job_with(("FailureTarget", "BackoffLimitExceeded")),
+    "by its policy": job_with(("Suspended", "x"), ("Failed", "PodFailurePolicy")),
+    "suspended": job_with(("Suspended", "JobSuspended")),
+    "no conditions": {**JOB, "status": {}},
+    "not failed": {
+        **RUNS, "status": {"conditions": [
+            {"type": "Failed", "status": "False", "reason": "DeadlineExceeded"}, {"type": "x"},
+        ]},
+    },
+}  # fmt: skip
+JOBS_OF_LATE = {
+    "1.20": job_with(("Failed", "DeadlineExceeded")),
+    "1.31": job_with(("FailureTarget", "DeadlineExceeded")),
+    "1.31, later": job_with(("FailureTarget", "DeadlineExceeded"), ("Failed", "DeadlineExceeded")),
+    "lost before": job_with(("Suspended", "x"), ("FailureTarget", "DeadlineExceeded")),
+    "released": job_with(("SuccessCriteriaMet", "CompletionsReached")),
+    "complete": job_with(("Complete", "CompletionsReached")),
+}
+
+
+@pytest.mark.parametrize("found", GONE)
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        *((name, LOST) for name in JOBS_OF_LOST),
+        *((name, OUT_OF_TIME) for name in JOBS_OF_LATE),
+    ],
+)
+def test_no_task_runs_again_after_its_deadline(
+    api: Api, step: PodStep, found: str, recorded: str, expected: tuple[str, bool]
+) -> None:
+    job = (JOBS_OF_LOST | JOBS_OF_LATE)[recorded]
+    if GONE[found]:
+        api.answers[f"{PODS}/pod"] = GONE[found]
+    api.answers[f"{JOBS}/job"] = job
+    with pytest.raises(PlaceLostError) as caught:
+        step.wait(0.1)
+    assert (caught.value.key, caught.value.restarts) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "job", "expected"),
+    [
+        # Servers before 1.31 delete the pod before they record why; the times are the cluster's.
+        (leaving(LATE), RUNS, OUT_OF_TIME),
+        (leaving(EARLY), RUNS, LOST),
+        (leaving(LATE), {**RUNS, "spec": {}}, LOST),
+        (leaving(LATE), job_with(startTime=None), LOST),
+        (leaving("soon"), RUNS, LOST),
+        (pod(phase="Failed", reason="DeadlineExceeded"), RUNS, OUT_OF_TIME),
+        (
+            pod(phase="Succeeded", conditions=[taken("TerminationByKubelet", OWN)]), RUNS,
+            ("place.disk", False),
+        ),
+        (pod(phase="Failed", reason="Evicted", message=OWN), RUNS, ("place.disk", False)),
+        (pod(phase="Failed", reason="Evicted"), None, ("place.disk", False)),
+        (pod(reason="NodeLost"), None, ("place.removed", False)),
+    ],
+)  # fmt: skip
+def test_why_a_pod_was_lost(
+    api: Api, step: PodStep, found: Any, job: Any, expected: tuple[str, bool]
+) -> None:
+    api.answers |= {f"{PODS}/pod": found, **({f"{JOBS}/job": job} if job else {})}
+    with pytest.raises(PlaceLostError) as caught:
+        step.wait(0.1)
+    assert (caught.value.key, caught.value.restarts) == expected
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Unknown"},
+        # An eviction can be called off.
+        {"conditions": [taken("EvictionByEvictionAPI")]},
+        {"conditions": [taken("EvictionByEvictionAPI", status="False")]},
+        {"conditions": [{}], "containerStatuses": None},
+        {"conditions": None},
+    ],
+    ids=str,
+)
+def test_pod_that_may_go_on_is_waited_for(api: Api, step: PodStep, status: dict[str, Any]) -> None:
+    api.answers |= {f"{PODS}/pod": pod(**status), f"{JOBS}/job": RUNS}
+    with pytest.raises(TimeoutError):
+        step.wait(0)
+
+
+@pytest.mark.parametrize("recorded", ["1.20", "1.31", "1.31, later", "lost before"])
+def test_place_of_a_job_at_its_deadline_is_never_opened(
+    api: Api, cluster: Cluster, recorded: str
+) -> None:
+    api.answers |= {PODS: {"items": []}, JOBS: JOB, f"{JOBS}/job": JOBS_OF_LATE[recorded]}
+    with raises("place.ended"):
+        place(cluster).put(())
+
+
 def place(cluster: Cluster) -> PodPlace:
     described = ContainerSpec(
         name="x", image="x", command=(), user="20001:20001", workdir="/", labels={}

@@ -75,10 +75,42 @@ def containers(described: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("link", [None, WORKERS, BrokerLink()], ids=["none", "linked", "broker"])
 def test_job_has_only_fields_that_the_api_has(link: BrokerLink | None) -> None:
-    described = job(linked(link), frozenset({"git"}), PodSettings())
+    described = job(linked(link), frozenset({"git"}), PodSettings(), (1, 36))
     api = client.ApiClient(client.Configuration())
     made = api.deserialize(json.dumps(described), "V1Job", "application/json")
     assert api.sanitize_for_serialization(made) == described
+
+
+POLICY, REPLACEMENT = "podFailurePolicy", "podReplacementPolicy"
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ((0, 0), set()), ((1, 20), set()), ((1, 30), set()),
+        ((1, 31), {POLICY}), ((1, 33), {POLICY}),
+        ((1, 34), {POLICY, REPLACEMENT}), ((1, 36), {POLICY, REPLACEMENT}),
+        ((2, 0), {POLICY, REPLACEMENT}),
+    ],
+)  # fmt: skip
+def test_cluster_replaces_no_pod_where_it_can_do_without(
+    version: tuple[int, int], expected: set[str]
+) -> None:
+    for described in (
+        job(spec(), frozenset(), PodSettings(), version)["spec"],
+        proof_job("x", {}, PodSettings(), version)["spec"],
+    ):
+        assert described["backoffLimit"] == 0
+        assert {POLICY, REPLACEMENT} & described.keys() == expected
+        # A server accepts the policy only for pods whose containers are never started again.
+        assert described["template"]["spec"]["restartPolicy"] == "Never"
+        if POLICY in expected:
+            (rule,) = described[POLICY]["rules"]
+            assert rule == {
+                "action": "FailJob",
+                "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+            }
+        assert described.get(REPLACEMENT) in (None, "Failed")
 
 
 def test_pods_of_a_run_are_spread_over_nodes() -> None:

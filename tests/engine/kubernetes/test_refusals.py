@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,12 +28,13 @@ from orchestrator.engine.spec import BrokerLink
 from orchestrator.worker.place import check_place_network, check_transfer
 from orchestrator.worker.services import check_services
 from tests.engine.kubernetes.conftest import Api
+from tests.engine.kubernetes.test_lost_pods import JOBS
 from tests.engine.kubernetes.test_pod import OPEN, WORKERS, linked, spec
 from tests.support.errors import raises
 from tests.support.settings import load, write
 
 pytestmark = pytest.mark.process
-ANSWERS = {
+ANSWERS: dict[str, dict[str, Any]] = {
     "/version": {"major": "1", "minor": "20", "gitVersion": "v1.20.2"},
     "/api/v1/namespaces/agents": {"metadata": {"uid": "4711"}},
 }
@@ -90,6 +92,30 @@ def test_cluster_claims_no_network_policy(engine: KubernetesEngine) -> None:
     features = engine.check(images=(), runtime=None)
     assert (features.id, features.address, features.transfer) == ("4711", "x", "streams")
     assert {*features.unenforced} == {"network", "swap", "tmp", "tmp_inodes"}
+
+
+@pytest.mark.parametrize(
+    ("minor", "fields"),
+    [("20", 0), ("31+", 1), ("36", 2), ("", 0), (None, 0)],
+)
+def test_jobs_have_what_the_version_of_the_cluster_has(
+    api: Api, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, minor: str | None, fields: int
+) -> None:
+    monkeypatch.setattr(
+        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubeconfig)
+    )
+    api.answers = {**ANSWERS, "/version": {"major": "1", "minor": minor}, JOBS: {"metadata": {}}}
+    engine = KubernetesEngine()
+    engine.check(images=(), runtime=None)
+    place = engine.open_place(spec())
+    assert isinstance(place, PodPlace)
+    place._create(frozenset())
+    engine._network._repository, engine._network._settings = "/repo", PodSettings()
+    engine._network._start("canary", {})
+    for sent in api.sent:
+        found = {"podFailurePolicy", "podReplacementPolicy"} & sent["spec"].keys()
+        assert len(found) == fields
+    assert len(api.sent) == 2
 
 
 def test_images_that_were_not_pushed_are_refused(
