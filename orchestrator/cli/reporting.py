@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +17,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.landing.merged import Merged
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports import github
+from orchestrator.reports.findings import findings
 from orchestrator.reports.formats import SYSTEMS, Target, parse_target
 from orchestrator.reports.logs import output_tail
 from orchestrator.reports.model import RunReport, read_run
@@ -25,6 +27,7 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.workspace.artifacts import copy_collected
 
+_WITH_FINDINGS = ("codequality", "github", "sarif")
 _BLOCK = 8 * 1024
 """Maximum number of bytes of one worker's output in the log of a CI job."""
 _BLOCKS = 50
@@ -104,6 +107,11 @@ class Reports:
                 why = lines(error.strerror or str(error))
                 place = f" to {one_line(str(target.path))}" if target.path else ""
                 tell(f"warning: the report `{target.format}` could not be written{place}: {why}")
+        if any(target.format in _WITH_FINDINGS for target in self.targets):
+            unread = Counter[str]()
+            findings(report, unread)
+            for what, number in unread.items():
+                tell(f"warning: not in the reports: {number} {what} of a SARIF file")
 
 
 def check_junit(targets: list[Target], junit: list[str] | None) -> None:

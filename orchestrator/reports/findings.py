@@ -8,6 +8,7 @@ file that the worker changed, or a file of the checkout.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -52,6 +53,8 @@ class Finding:
     level: Level
     is_failure: bool = True
     """Whether the check or the task failed; False for a finding of a check that passed."""
+    is_result: bool = False
+    """Whether the finding is a result in a SARIF file."""
 
     @property
     def fingerprint(self) -> str:
@@ -60,37 +63,50 @@ class Finding:
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
-def findings(report: RunReport) -> list[Finding]:
-    """Return the findings of all ended workers, those of unsuccessful workers first."""
+def findings(report: RunReport, unread: Counter[str] | None = None) -> list[Finding]:
+    """Return the findings of all ended workers, those of unsuccessful workers first.
+
+    Args:
+        report: The run.
+        unread: Gets what SARIF files contain beside that, and how often.
+    """
     good = (worker for worker in report.workers if worker.status is Status.SUCCESS)
     workers = (*report.bad, *good)
-    return [finding for worker in workers for finding in findings_of(report, worker)]
+    return [finding for worker in workers for finding in findings_of(report, worker, unread)]
 
 
-def findings_of(report: RunReport, worker: WorkerView) -> list[Finding]:
+def findings_of(
+    report: RunReport, worker: WorkerView, unread: Counter[str] | None = None
+) -> list[Finding]:
     """Return the findings of one worker, those of failed checks first."""
     found: dict[tuple[str, str, int, str], Finding] = {}
-    for finding in _of_worker(worker):
+    unread = Counter() if unread is None else unread
+    for finding in _of_worker(worker, unread):
         # protection: findings-of-files-that-are-not-there-are-dropped
         if _is_there(report, worker, finding.path):
             found.setdefault((finding.rule, finding.path, finding.line, finding.text), finding)
+        elif finding.is_result:
+            unread["results in files that the repository does not have"] += 1
     return list(found.values())
 
 
-def _of_worker(worker: WorkerView) -> Iterator[Finding]:
+def _of_worker(worker: WorkerView, unread: Counter[str]) -> Iterator[Finding]:
     for check in sorted(worker.checks, key=lambda check: check.passed):
-        yield from islice(_of_check(worker, check), MOST)
+        found = list(_of_check(worker, check, unread))
+        if len(found) > MOST:
+            unread[f"results of a check after its first {MOST}"] += len(found) - MOST
+        yield from found[:MOST]
     if not worker.checks and worker.status not in (None, Status.SUCCESS):
         for stream in ("stdout", "stderr"):
             log, rule = worker.directory / f"{stream}.log", one_line(worker.spec.task, limit=100)
             yield from islice(_parse(tail(log, most=_READ), worker, rule), MOST)
 
 
-def _of_check(worker: WorkerView, check: CheckResult) -> Iterator[Finding]:
+def _of_check(worker: WorkerView, check: CheckResult, unread: Counter[str]) -> Iterator[Finding]:
     rule, log = one_line(check.name, limit=100), Path(check.log)
     written = findings_file(log)
     if written.exists():
-        for place in read_sarif(written):
+        for place in read_sarif(written, unread):
             path = _path(place.path)
             if path is not None:
                 yield Finding(
@@ -102,7 +118,10 @@ def _of_check(worker: WorkerView, check: CheckResult) -> Iterator[Finding]:
                     text=one_line(place.text, limit=_TEXT),
                     level=place.level,
                     is_failure=not check.passed,
+                    is_result=True,
                 )
+            else:
+                unread["results outside of the repository"] += 1
     elif not check.passed and worker.status not in (None, Status.SUCCESS):
         yield from _parse(tail(log, most=_READ), worker, rule)
 

@@ -5,6 +5,7 @@ CI systems recognise a finding by its rule and fingerprint: both are the same in
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -111,6 +112,7 @@ def render(report: RunReport) -> str:
 
 def _findings(report: RunReport) -> tuple[list[_Result], list[tuple[str, str]]]:
     """Return the findings about files, and level and text of those that concern no file."""
+    unread = Counter[str]()
     found = [
         _Result(
             rule=_name(finding.rule),
@@ -122,13 +124,13 @@ def _findings(report: RunReport) -> tuple[list[_Result], list[tuple[str, str]]]:
             line=finding.line,
             column=finding.column,
         )
-        for finding in findings(report)
+        for finding in findings(report, unread)
     ]
     # A result must have a file: what excludes a candidate as a whole is shown at the first file
     # that it changed.
     changed = {(report.run_id, worker.worker_id): next(iter(worker.result.files_modified), "")
                for worker in report.workers if worker.result}  # fmt: skip
-    notifications: list[tuple[str, str]] = []
+    notifications = [("warning", f"not read: {n} {what}") for what, n in unread.items()]
     for candidate in report.judgement.ranking if report.judgement else ():
         first = changed.get((candidate.run_id, candidate.worker_id), "")
         for flag in candidate.flags:

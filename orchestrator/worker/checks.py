@@ -30,6 +30,7 @@ from orchestrator.files.safe_open import read_limited
 from orchestrator.git.failures import disk_full
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.endings import Ending
+from orchestrator.text.decode import decode
 from orchestrator.worker.container_specs import Job, setup_job
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.job import Work, problem_of
@@ -41,8 +42,10 @@ from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, make_store
 from orchestrator.workspace.shared_files import CHECK_OUT, SARIF
 
-MOST_FINDINGS = 3 * 1024**2
-"""Maximum size in bytes of the SARIF file of a check."""
+MOST_FINDINGS = 16 * 1024**2
+"""Maximum size in bytes of a SARIF file of a check."""
+_MOST_KEPT = 3 * 1024**2
+"""Number of bytes at the beginning of a SARIF file that reports read."""
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
 """Reasons of a failure after which checks are pointless, or there is no commit to check."""
 
@@ -253,14 +256,16 @@ class _Checks:
                 return
             except OSError as error:
                 problem = error.strerror
+        of = f"worker {self.worker.number}: the findings of check `{job.title}`"
         if problem is not None:
-            worker = f"worker {self.worker.number}"
-            message = f"{worker}: the findings of check `{job.title}` were not read"
-            self.worker.run.emit(Notice(message=f"{message}: {problem}"))
+            self.worker.run.emit(Notice(message=f"{of} were not read: {problem}"))
             return
         # protection: sarif-files-of-checks-have-no-secrets
-        text = self.worker.run.redactor.data(data).decode("utf-8", "replace")
-        write_atomically(kept, text)
+        clean = self.worker.run.redactor.data(decode(data).encode("utf-8", "replace"))
+        if len(clean) > _MOST_KEPT:
+            size = f"{_MOST_KEPT // 1024**2} MiB"
+            self.worker.run.emit(Notice(message=f"{of}: only those in the first {size} are read"))
+        write_atomically(kept, clean[:_MOST_KEPT].decode("utf-8", "ignore"))
 
 
 def _take_findings(place: Place, job: Job, into: Path) -> str | None:

@@ -5,12 +5,14 @@ import os
 import resource
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from orchestrator.execution.output import findings_file
 from orchestrator.reports.findings import findings
+from orchestrator.reports.sarif import render
 from orchestrator.reports.sarif_input import MOST_BYTES
 from orchestrator.results import Reason, Status
 from tests.support.reports import check, ended, ended_run, sarif_log
@@ -149,6 +151,182 @@ def test_level_and_rule_of_a_result_may_be_those_of_its_rule(tmp_path: Path) -> 
     assert in_sarif(tmp_path, json.dumps(log)) == [("audit: R7", "a.c", 1, "error", "x")]
     run["results"][0] |= {"ruleIndex": 7, "ruleId": "R8"}
     assert in_sarif(tmp_path, json.dumps(log)) == [("audit: R8", "a.c", 1, "warning", "x")]
+
+
+WEB = {"originalUriBaseIds": {"WEB": {"uri": "web/", "uriBaseId": "ROOT"},
+                              "ROOT": {"uri": "file:///workspace/"}}}  # fmt: skip
+RULES = [{"id": "R1", "defaultConfiguration": {"level": "error"}},
+         {"id": "R2", "defaultConfiguration": {"level": "evil"},
+          "messageStrings": {"m": {"text": "{0} is {1}, {{x}} {9}"}}}]  # fmt: skip
+
+
+def sarif(artifact: object, *, region: object = None, run: object = None, **rest: object) -> str:
+    """Return a SARIF file with a finding in a file."""
+    log = json.loads(sarif_log(("R0", "x", 1, "bad"), **rest))
+    (found,) = log["runs"]
+    if "locations" not in rest:
+        place = {"artifactLocation": artifact, "region": region}
+        found["results"][0]["locations"] = [{"physicalLocation": place}]
+    found |= run or {}
+    return json.dumps(log)
+
+
+@pytest.mark.parametrize(
+    ("artifact", "run", "path"),
+    [
+        ({"uri": "a.c", "uriBaseId": "WEB"}, WEB, "web/a.c"),
+        ({"uri": "../a.c", "uriBaseId": "WEB"}, WEB, "a.c"),
+        ({"uri": "/workspace/a.c", "uriBaseId": "WEB"}, WEB, "a.c"),
+        ({"uri": "a.c", "uriBaseId": "UNKNOWN"}, WEB, "a.c"),
+        ({"uri": "a.c", "uriBaseId": "%SRCROOT%"}, {}, "a.c"),
+        ({"uri": "a.c", "uriBaseId": "A"}, {"originalUriBaseIds": {"A": {"uri": "file:///"}}},
+         "a.c"),
+        ({"uri": "a.c", "uriBaseId": "A"},
+         {"originalUriBaseIds": {"A": {"uri": "file:///workspace/web"}}}, "web/a.c"),
+        ({"uri": "a.c", "uriBaseId": "A"}, {"originalUriBaseIds": {"A": {"uriBaseId": "A"}}},
+         "a.c"),
+        ({"uri": "a.c", "uriBaseId": "A"}, {"originalUriBaseIds": {"A": 3}}, "a.c"),
+        ({"index": 1}, {"artifacts": [{}, {"location": {"uri": "a.c", "uriBaseId": "WEB"}}], **WEB},
+         "web/a.c"),
+        ({"uri": "a.c", "index": 0}, {"artifacts": [{"location": {"uri": "web/a.c"}}]}, "a.c"),
+        ({"uri": "src\\a%20b.py"}, {}, "src/a b.py"),
+        ({"uri": "src/../a.c"}, {}, "a.c"),
+        ({"uri": "file://localhost/workspace/a.c"}, {}, "a.c"),
+        ({"uri": "file:/workspace/./a.c"}, {}, "a.c"),
+        ({"uri": "a.c", "uriBaseId": None, "index": None}, {"artifacts": None}, "a.c"),
+    ],
+)  # fmt: skip
+def test_file_of_a_result_is_the_one_that_the_tool_means(
+    tmp_path: Path, artifact: object, run: object, path: str
+) -> None:
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "a.c").touch()
+    assert [one[1] for one in in_sarif(tmp_path, sarif(artifact, run=run))] == [path]
+
+
+LOST: dict[str, tuple[str, str]] = {
+    "another host": (sarif({"uri": "file://host/workspace/a.c"}), "outside of the repository"),
+    "another directory": (sarif({"uri": "file:///home/a.c"}), "outside of the repository"),
+    "another base": (
+        sarif({"uri": "a.c", "uriBaseId": "A"},
+              run={"originalUriBaseIds": {"A": {"uri": "file:///home/x/"}}}),
+        "outside of the repository"),
+    "Windows": (sarif({"uri": "C:\\work\\a.c"}), "outside of the repository"),
+    "above": (sarif({"uri": "../a.c"}), "outside of the repository"),
+    "git": (sarif({"uri": ".git/config"}), "outside of the repository"),
+    "no such file": (sarif({"uri": "missing.c"}), "in files that the repository does not have"),
+    "no location": (sarif({}, locations=[]), "without a file"),
+    "logical location": (
+        sarif({}, locations=[{"logicalLocations": [{"name": "f"}]}]), "without a file"),
+    "no such artifact": (sarif({"index": 7}), "outside of the repository"),
+    "a wrong type": (sarif({"uri": 3}), "not valid"),
+    "a wrong line": (sarif({"uri": "a.c"}, region={"startLine": 0}), "not valid"),
+    "a file of results": (
+        sarif({"uri": "a.c"}, run={"externalPropertyFileReferences": {}, "results": []}),
+        "other files with results"),
+    "no JSON": ("{", "too large or no JSON"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "why"), LOST.values(), ids=LOST)
+def test_no_result_is_lost_silently(tmp_path: Path, text: str, why: str) -> None:
+    done = check(tmp_path, "audit", passed=True)
+    findings_file(Path(done.log)).write_text(text)
+    unread: Counter[str] = Counter()
+    report = ended_run(tmp_path, [ended(tmp_path, 1, checks=[done])])
+    assert findings(report, unread) == []
+    ((what, number),) = unread.items()
+    assert why in what
+    assert number == 1
+    (said,) = json.loads(render(report))["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert said["message"]["text"] == f"not read: 1 {what}"
+
+
+@pytest.mark.parametrize(
+    ("rest", "run", "expected"),
+    [
+        ({"ruleIndex": None, "kind": None, "suppressions": None, "baselineState": None,
+          "level": None, "rank": None}, {}, ("R0", "warning", "bad")),
+        ({"suppressions": [{"kind": "external", "status": "rejected"}]}, {},
+         ("R0", "warning", "bad")),
+        ({"suppressions": [{"kind": "inSource"}, {"status": "underReview"}]}, {},
+         ("R0", "warning", "bad")),
+        ({"suppressions": []}, {}, ("R0", "warning", "bad")),
+        ({"suppressions": [{"kind": "external", "status": "accepted"}]}, {}, None),
+        ({"suppressions": [{}]}, {}, None),
+        ({"kind": "notApplicable"}, {}, None),
+        ({"kind": "review", "level": "none"}, {}, ("R0", "note", "bad")),
+        ({"ruleId": "R1"}, {}, ("R1", "error", "bad")),
+        ({"ruleId": "R1/sub"}, {}, ("R1/sub", "error", "bad")),
+        ({"ruleId": None, "rule": {"index": 0}}, {}, ("R1", "error", "bad")),
+        ({"ruleId": "R1", "ruleIndex": 1}, {}, ("R1", "error", "bad")),
+        ({"ruleId": "R2"}, {}, ("R2", "warning", "bad")),
+        ({"ruleId": "X", "rule": {"id": "X", "index": 0, "toolComponent": {"index": 0}}}, {},
+         ("X", "note", "bad")),
+        ({"ruleId": "R1"}, {"invocations": [{"ruleConfigurationOverrides": [
+            {"descriptor": {"index": 0}, "configuration": {"level": "note"}}]}]},
+         ("R1", "note", "bad")),
+        ({"ruleId": "R1", "provenance": {"invocationIndex": 1}}, {"invocations": [{}, {
+            "ruleConfigurationOverrides": [
+                {"descriptor": {"id": "R1"}, "configuration": {"level": "note"}}]}]},
+         ("R1", "note", "bad")),
+        ({"ruleId": "R1", "level": "warning"}, {}, ("R1", "warning", "bad")),
+        ({"ruleId": "R2", "message": {"id": "m", "arguments": ["it", 3]}}, {},
+         ("R2", "warning", "it is 3, {x} {9}")),
+        ({"message": {"id": "g", "arguments": []}}, {}, ("R0", "warning", "of the tool")),
+        ({"message": {"markdown": "*bad*"}}, {}, ("R0", "warning", "*bad*")),
+        ({"message": {"id": "none"}}, {}, ("R0", "warning", "R0")),
+        ({"message": None, "ruleId": None}, {}, ("", "warning", "finding")),
+        ({"locations": [], "analysisTarget": {"uri": "a.c"}}, {}, ("R0", "warning", "bad")),
+        ({"locations": [{"logicalLocations": []}, {"physicalLocation": {"artifactLocation":
+            {"uri": "a.c"}}}], "relatedLocations": [{"id": 1}]}, {}, ("R0", "warning", "bad")),
+    ],
+)  # fmt: skip
+def test_level_rule_and_text_of_a_result(
+    tmp_path: Path, rest: dict[str, object], run: object, expected: tuple[str, ...] | None
+) -> None:
+    driver = {"rules": RULES, "globalMessageStrings": {"g": {"text": "of the tool"}}}
+    extension = {"rules": [{"id": "X", "defaultConfiguration": {"level": "note"}}]}
+    tool = {"tool": {"driver": driver, "extensions": [extension]}, **(run or {})}  # type: ignore[dict-item]
+    found = in_sarif(tmp_path, sarif({"uri": "a.c"}, run=tool, **rest))
+    wanted = [expected] if expected else []
+    assert [
+        (rule.removeprefix("audit: "), level, text) for rule, _, _, level, text in found
+    ] == wanted  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "region", [None, {"startColumn": 0}, {"startLine": None}, {"startColumn": -1}]
+)
+def test_place_without_a_column(tmp_path: Path, region: object) -> None:
+    assert in_sarif(tmp_path, sarif({"uri": "a.c"}, region=region))[0][2] == 1
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 100, 300])
+def test_results_before_a_break_are_read(tmp_path: Path, cut: int) -> None:
+    rules = [("R", "a.c", n, "x") for n in range(1, 9)]
+    text = sarif_log(*rules)
+    (one,) = [sarif_log(rules[0])]
+    found = in_sarif(tmp_path, text[:-cut])
+    assert [line for _, _, line, _, _ in found] == [*range(1, len(found) + 1)]
+    assert len(found) >= 8 - cut // 100 - 1, one
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_encodings_of_sarif_files(tmp_path: Path, encoding: str) -> None:
+    done = check(tmp_path, "audit", passed=True)
+    findings_file(Path(done.log)).write_bytes(sarif({"uri": "a.c"}).encode(encoding))
+    assert len(findings(ended_run(tmp_path, [ended(tmp_path, 1, checks=[done])]))) == 1
+
+
+def test_large_file_has_the_findings_of_its_beginning(tmp_path: Path) -> None:
+    results = json.loads(sarif({"uri": "a.c"}))["runs"][0]["results"]
+    padded = [{**results[0], "properties": {"x": "y" * 200_000}}] * 40
+    for n, one in enumerate(padded, start=1):
+        padded[n - 1] = {**one, "message": {"text": f"bad {n}"}}
+    found = in_sarif(tmp_path, sarif({}, run={"results": padded}))
+    assert [text for *_, text in found] == [f"bad {n}" for n in range(1, len(found) + 1)]
+    assert len(found) == MOST_BYTES // 200_000
 
 
 _GROWTH = """
