@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orchestrator.config.certificates import Certificates, parse_certificates, read_certificates
 from orchestrator.config.values import CA, PROXY, check_url, parse_entries
 from orchestrator.errors import ConfigError
 
@@ -22,7 +23,6 @@ _BUNDLES = (
 BUNDLE = "/run/ca-bundle.crt"
 """Path of the certificate authorities in a container."""
 _OWN_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
-_LARGEST = 4 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Company:
             found |= dict.fromkeys(("no_proxy", "NO_PROXY"), direct)
         return found
 
-    def bundle(self) -> bytes | None:
+    def bundle(self) -> Certificates | None:
         """Return this machine's certificate authorities and those of the company.
 
         Raises:
@@ -102,21 +102,9 @@ class Company:
         """
         if self.ca is None:
             return None
-        try:
-            with self.ca.open("rb") as file:
-                own = file.read(_LARGEST + 1)
-        except OSError as error:
-            raise ConfigError(
-                f"`--company ca={self.ca}`: {error.strerror}", key="company.certificate"
-            ) from error
-        if b"-----BEGIN CERTIFICATE-----" not in own or len(own) > _LARGEST:
-            raise ConfigError(
-                f"`--company ca={self.ca}`: the file has no certificate, or more than 4 MiB",
-                key="company.certificate",
-                hint="name a file with certificates in PEM format",
-            )
+        own = read_certificates(self.ca, f"`--company ca={self.ca}`")
         known = _OWN_BUNDLE.read_bytes() if _OWN_BUNDLE.is_file() else b""
-        return known + b"\n" + own
+        return Certificates(parse_certificates(known).pem + own.pem, own.notices)
 
     def _url(self, name: str, given: Mapping[str, str]) -> str:
         value = self.entries[name]

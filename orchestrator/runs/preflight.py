@@ -20,6 +20,7 @@ from orchestrator.agents.settings_check import (
     with_needed_broker,
 )
 from orchestrator.config.bounds import bounded_by
+from orchestrator.config.company import Company
 from orchestrator.config.derived import with_isolation
 from orchestrator.config.fields import CONTAINER_FIELDS
 from orchestrator.config.loading import check_contradictions
@@ -212,6 +213,7 @@ def _check_worker(
     inherited_env = {} if variables.has_problem else variables.value
     config = with_needed_broker(config, agent, inherited_env)
     attempt(check_supported, config, agent)
+    attempt(Company.parse(config.isolation.company).bundle)
     attempt(check_length, config, agent)
     egress = attempt(
         worker_egress,

@@ -201,9 +201,10 @@ def _prepare(
     )
     ca_file = directory.path / CA_FILE
     authorities = None if ca_file.exists() else request.settings.company.bundle()
-    if authorities is not None:
-        write_private(ca_file, authorities, mode=0o644)
-    return run
+    if authorities is None:
+        return run
+    write_private(ca_file, authorities.pem, mode=0o644)
+    return replace(run, notices=(*run.notices, *authorities.notices))
 
 
 def _caches(checked: CheckedRun, base: str, directory: RunDirectory, *, warms: bool) -> Caches:

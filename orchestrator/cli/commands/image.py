@@ -122,7 +122,9 @@ def build_variables(entries: Sequence[str]) -> Iterator[Mapping[str, str]]:
         raise ConfigError(f"`--company`: {error}", key="company.invalid") from error
     bundle = company.bundle()
     with tempfile.NamedTemporaryFile(prefix="orchestrator-ca-") as file:
-        file.write(bundle or b"")
+        for notice in () if bundle is None else bundle.notices:
+            tell(f"note: {notice}")
+        file.write(b"" if bundle is None else bundle.pem)
         file.flush()
         own = company.environment(os.environ, is_open=True)
         known = {} if bundle is None else {"PIP_CERT": file.name}

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.config.certificates import read_certificates
 from orchestrator.engine.image_protocol import ImageBuild, ImageEngine, ImageInfo, Progress
 from orchestrator.engine.images.debian import SUITE, bootstrap
 from orchestrator.engine.images.names import (
@@ -200,7 +201,13 @@ class ImageBuilder:
         args: Mapping[str, str],
         labels: Mapping[str, str],
     ) -> None:
-        with build_context(files, ca_bundle(self.environ)) as context:
+        bundle, authorities = ca_bundle(self.environ), None
+        if bundle is not None:
+            found = read_certificates(bundle, str(bundle))
+            authorities = found.pem
+            for notice in found.notices:
+                self.progress(notice)
+        with build_context(files, authorities) as context:
             image = ImageBuild(
                 context=context,
                 dockerfile=files[0],

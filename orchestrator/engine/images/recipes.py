@@ -129,7 +129,7 @@ def index_args(installer: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def build_context(files: Iterable[str], bundle: Path | None) -> Iterator[Path]:
+def build_context(files: Iterable[str], bundle: bytes | None) -> Iterator[Path]:
     """Create a temporary build context with only the given files and trusted certificates."""
     with tempfile.TemporaryDirectory(prefix="orchestrator-build-") as name:
         folder = Path(name)
@@ -137,7 +137,7 @@ def build_context(files: Iterable[str], bundle: Path | None) -> Iterator[Path]:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(build_files() / file, folder / file)
         if bundle is not None:
-            shutil.copyfile(bundle, folder / _BUNDLE)
+            (folder / _BUNDLE).write_bytes(bundle)
         yield folder
 
 

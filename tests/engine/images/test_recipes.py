@@ -31,6 +31,18 @@ from orchestrator.engine.images.recipes import (
 from orchestrator.errors import ImageBuildError
 from tests.support.errors import raises
 
+AUTHORITY = """\
+-----BEGIN CERTIFICATE-----
+MIIBcTCCARegAwIBAgIUIzxfTQaH438xU8UEAft63qWcZyAwCgYIKoZIzj0EAwIw
+DjEMMAoGA1UEAwwDb25lMB4XDTI2MTEyOTA4NTUxOFoXDTI2MTIyOTA4NTUxOFow
+DjEMMAoGA1UEAwwDb25lMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEFZSaqxcI
+1xU7Hts9Db5JFcXBUMIocDF0kswYX40O/PiaQz6Xu9HTNxFuCuvwh+0dLxlu/1WB
+6Mz4CAmRBiCAjKNTMFEwHQYDVR0OBBYEFC6zZ6kVxcu0FrE2RVtBf747mSYBMB8G
+A1UdIwQYMBaAFC6zZ6kVxcu0FrE2RVtBf747mSYBMA8GA1UdEwEB/wQFMAMBAf8w
+CgYIKoZIzj0EAwIDSAAwRQIgNSu/h/3MxLnuKKt111pg75fhwzYtfof5l65NYGGR
+Yy4CIQDFHtwMSem/ywVD7U/nUmKeX3rk/WJopLuZTuToQ1/ltw==
+-----END CERTIFICATE-----
+"""
 UPSTREAM = "debian:trixie-slim"
 
 
@@ -117,7 +129,7 @@ class ShelfEngine:
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     path = tmp_path / "private.crt"
-    path.write_text("a private authority")
+    path.write_text(f"{AUTHORITY}-----BEGIN PRIVATE KEY-----\na2V5\n-----END PRIVATE KEY-----\n")
     return path
 
 
@@ -267,7 +279,7 @@ def test_build_context_contains_only_its_files_and_certificates(bundle: Path) ->
         "images/agents/architect.txt",
         "images/install-agent.sh",
     }
-    assert build.files["ca-bundle.crt"] == "a private authority"
+    assert build.files["ca-bundle.crt"] == AUTHORITY
     assert build.args == {
         "AGENT": "architect",
         "BASE": BASE_IMAGE,
