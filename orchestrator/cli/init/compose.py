@@ -7,6 +7,7 @@ this machine, privileges, networks.
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.cli.init.project_tree import Tree
@@ -16,10 +17,13 @@ _MOST = 20
 _LONGEST = 2000
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
-_VARIABLE = re.compile(r"\$\$|\$\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|\$(?P<bare>\w+)")
+_PLAIN_USE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BRACED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<way>:?[-?+])?(?P<word>.*)", re.DOTALL)
+_DEEPEST = 10
+"""Most variables within each other's defaults."""
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _CONVERTED = frozenset({"image", "environment", "healthcheck", "ports", "expose"})
-_IGNORED = frozenset({"restart", "container_name", "profiles", "labels", "depends_on", "init"})
+_IGNORED = frozenset({"restart", "container_name", "labels", "depends_on", "init"})
 """Keys of a compose service that have no meaning for a service that only one worker uses."""
 
 
@@ -63,6 +67,10 @@ def _convert(name: str, raw: object) -> FoundService:
         raise _NotConvertibleError("is not a mapping")
     if "build" in raw:
         raise _NotConvertibleError("is built from the project that workers change")
+    if raw.get("profiles"):
+        raise _NotConvertibleError("starts only if one of its profiles is asked for")
+    if "extends" in raw and not raw.get("image"):
+        raise _NotConvertibleError("has the image of a service that it extends")
     if not _NAME.fullmatch(name) or name == "localhost":
         raise _NotConvertibleError("its name is not a lowercase host name")
     try:
@@ -110,14 +118,49 @@ def _fill_in(raw: object) -> str:
     if not isinstance(raw, (str, int, float)):
         raise _NotConvertibleError("an unknown value")
 
-    def fill_in(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        if match["default"] is None:
-            raise _NotConvertibleError(f"`{match['braced'] or match['bare']}`")
-        return match["default"]
+    return _interpolated(str(raw)[:_LONGEST])
 
-    return _VARIABLE.sub(fill_in, str(raw)[:_LONGEST])
+
+def _interpolated(text: str, depth: int = 0) -> str:
+    """Return a text with compose's variables replaced by what they are if none of them is set.
+
+    Raises:
+        _NotConvertibleError: A variable has no default, must be set, or cannot be read.
+    """
+    done, place = "", 0
+    while (start := text.find("$", place)) >= 0:
+        done += text[place:start]
+        follows = text[start + 1 : start + 2]
+        if follows == "$":
+            done, place = done + "$", start + 2
+            continue
+        if follows != "{":
+            bare = _PLAIN_USE.match(text, start + 1)
+            raise _NotConvertibleError(f"`{bare[0] if bare else text[start : start + 20]}`")
+        end = _end_of_braces(text, start)
+        braced = _BRACED.fullmatch(text[start + 2 : end]) if end else None
+        if end is None or braced is None or depth > _DEEPEST:
+            raise _NotConvertibleError(f"`{text[start : start + 20]}`")
+        way, word = (braced["way"] or "")[-1:], braced["word"]
+        # `${X:?message}` must be set, and `${X+other}` is empty if it is not.
+        if way not in ("-", "+") or (way == "" and word):
+            raise _NotConvertibleError(f"`{braced['name']}`")
+        done += _interpolated(word, depth + 1) if way == "-" else ""
+        place = end + 1
+    return done + text[place:]
+
+
+def _end_of_braces(text: str, start: int) -> int | None:
+    """Return where the braces end that begin behind a `$`; None if they are not closed."""
+    level = 0
+    for place in range(start + 1, len(text)):
+        if text[place] == "{" and text[place - 1] == "$":
+            level += 1
+        elif text[place] == "}":
+            level -= 1
+            if level == 0:
+                return place
+    return None
 
 
 def _ports(raw: Mapping[str, object]) -> Iterator[int]:
@@ -125,6 +168,8 @@ def _ports(raw: Mapping[str, object]) -> Iterator[int]:
     for key in ("ports", "expose"):
         listed = raw.get(key)
         for item in listed if isinstance(listed, list) else []:
+            with suppress(_NotConvertibleError):
+                item = item if isinstance(item, dict) else _fill_in(item)
             target = item.get("target") if isinstance(item, dict) else str(item).rpartition(":")[2]
             number = str(target).partition("/")[0]
             if re.fullmatch("[0-9]{1,5}", number) and 0 < int(number) < 65536:

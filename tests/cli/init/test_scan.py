@@ -239,6 +239,48 @@ class TestCompose:
         }  # fmt: skip
         assert cache.left_out == ("command", "HOST")
 
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("plain", "plain"), ("a$$b", "a$b"), ("$${X}", "${X}"), ("a$$$$b", "a$$b"),
+            ("$X", None), ("x${X}y", None), ("${X:-d}", "d"), ("${X-d}", "d"), ("${X:-}", ""),
+            ("${X:-a-b:c}", "a-b:c"), ("${X:?set it}", None), ("${X?set it}", None),
+            ("${X:?}", None), ("${X:+other}", ""), ("${X+other}", ""), ("a${X+b}c", "ac"),
+            ("${X:-${Y:-e}}", "e"), ("${X:-a${Y-b}c}d", "abcd"), ("${X:-${Y}}", None),
+            ("${X:-${Y:?no}}", None), ("${X:+${Y:?no}}", ""), ("${X:-a$$b}", "a$b"),
+            ("${X", None), ("${}", None), ("$", None), ("$1", None), ("${X!}", None),
+            ("${X:-{a}}", "{a}"), ("${X:-a}${Y:-b}", "ab"), ("${X:" + "-${X:" * 15, None),
+        ],
+    )  # fmt: skip
+    def test_every_form_of_a_variable(self, tmp_path, text, value):
+        """A variable that has no default, or must be set, never becomes a literal value."""
+        compose = {"services": {"db": {"image": "a", "environment": {"KEY": text}}}}
+        (found,) = look(tmp_path, {"compose.yaml": json.dumps(compose)}).services
+        assert found.values.get("env", {}) == ({} if value is None else {"KEY": value})
+        assert found.left_out == (("KEY",) if value is None else ())
+
+    def test_parts_that_need_other_files_or_profiles(self, tmp_path):
+        compose = (
+            "\ufeffx-env: &env {A: b}\n"
+            "services:\n"
+            "  debug: {image: a, profiles: [debug]}\n"
+            "  based: {extends: {file: other.yaml, service: x}}\n"
+            "  db:\n"
+            "    image: a\n"
+            "    environment: {<<: *env, C: d}\n"
+            "    env_file: [{path: .env, required: false}]\n"
+            "    secrets: [password]\n"
+            "    ports: ['${PORT:-80}:${INNER:-8080}']\n"
+        )
+        found = look(tmp_path, {"compose.yaml": compose})
+        (db,) = found.services
+        assert db.values == {"image": "a", "env": {"A": "b", "C": "d"}, "port": 8080}
+        assert db.left_out == ("env_file", "secrets")
+        assert found.other_services == {
+            "debug": "starts only if one of its profiles is asked for",
+            "based": "has the image of a service that it extends",
+        }
+
     def test_reasons_for_services_that_are_not_converted(self, tmp_path):
         found = look(tmp_path, {"compose.yaml": COMPOSE})
         assert found.other_services == {
