@@ -18,6 +18,8 @@ from docker.api.build import process_dockerfile
 from docker.utils import parse_repository_tag
 from docker.utils.build import create_archive, exclude_paths
 
+from orchestrator.engine.docker.buildkit import build as build_with_buildkit
+from orchestrator.engine.docker.buildkit import feature, has_buildkit
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_files import image_files
 from orchestrator.engine.docker.intermediate_images import Steps, remove_unnamed
@@ -37,6 +39,19 @@ _CHUNK = 2 * 1024**2
 _LARGEST_IGNORE = 1024**2
 """Maximum size in bytes of a `.dockerignore` file."""
 # The daemon colours what a build step writes to stderr.
+
+
+_TOO_OLD = (
+    "the BuildKit of this engine does not know it yet: use Docker 23 or later, or begin the file "
+    "with `# syntax=docker/dockerfile:1`"
+)
+_HINTS = {
+    "unknown instruction": _TOO_OLD,
+    "unknown flag": _TOO_OLD,
+    "session": "builds get no secrets and no keys of ssh: remove `--mount=type=secret` and "
+    "`--mount=type=ssh`",
+}
+"""Hints by what BuildKit reports."""
 
 
 class DockerImages:
@@ -99,11 +114,15 @@ class DockerImages:
         with (
             _building(f"build `{tag}`"),
             self._in_the_place_of(tag, image.labels),
-            _archive(image) as (archive, name),
+            _archive(image) as (archive, name, needed),
         ):
+            if needed is not None and has_buildkit(self._client):
+                self._build_with_buildkit(image, archive, name, progress)
+                return
             stream = self._client.build(
                 fileobj=archive,
                 custom_context=True,
+                encoding=None if needed is None else "gzip",
                 dockerfile=name,
                 tag=tag,
                 buildargs=dict(image.args),
@@ -120,9 +139,34 @@ class DockerImages:
             )
             try:
                 _follow(steps.following(stream), action=f"build `{tag}`", progress=progress)
+            except ImageBuildError as error:
+                hint = needed and f"`{needed}` needs BuildKit, which this engine does not have"
+                raise ImageBuildError(error.message, key="build.failed", hint=hint) from error
             finally:
                 # protection: unnamed-build-stages-removed
                 steps.remove(self._client)
+
+    def _build_with_buildkit(
+        self, image: ImageBuild, archive: IO[bytes], name: str, progress: Progress
+    ) -> None:
+        client: Any = self._client
+        proxies = client._proxy_configs.get_environment() if client._proxy_configs else {}
+        options = {
+            "dockerfile": name,
+            "t": image.tag,
+            "buildargs": json.dumps({**proxies, **image.args}),
+            "labels": json.dumps(dict(image.labels)),
+            "nocache": None if image.use_cache else "1",
+            "target": image.target,
+        }
+        stream = build_with_buildkit(self._client, archive, options)
+        try:
+            _follow(stream, action=f"build `{image.tag}`", progress=progress)
+        except ImageBuildError as error:
+            hint = next(
+                (hint for text, hint in _HINTS.items() if text in error.message.lower()), None
+            )
+            raise ImageBuildError(error.message, key="build.failed", hint=hint) from error
 
     @contextmanager
     def _in_the_place_of(self, tag: str, labels: Mapping[str, str]) -> Iterator[None]:
@@ -186,24 +230,26 @@ class DockerImages:
 
 
 @contextmanager
-def _archive(image: ImageBuild) -> Iterator[tuple[IO[bytes], str]]:
+def _archive(image: ImageBuild) -> Iterator[tuple[IO[bytes], str, str | None]]:
     """Pack the build context as the SDK does; yield the archive and the Dockerfile's name in it.
+
+    The third value is what in the Dockerfile only BuildKit knows; the archive is then compressed.
 
     Raises:
         ImageBuildError: A file cannot be read, or the disk is full.
     """
     with TemporaryFile() as archive:
         try:
-            name = _pack(image, archive)
+            name, needed = _pack(image, archive)
         except OSError as error:
             raise ImageBuildError(
                 f"cannot pack the build context of `{image.tag}`: {one_line(str(error))}",
                 key="build.context",
             ) from error
-        yield archive, name
+        yield archive, name, needed
 
 
-def _pack(image: ImageBuild, archive: IO[bytes]) -> str:
+def _pack(image: ImageBuild, archive: IO[bytes]) -> tuple[str, str | None]:
     context, dockerfile = image.context, image.dockerfile
     root = str(context.resolve())
     lines = _ignore_lines(context / ".dockerignore")
@@ -216,8 +262,17 @@ def _pack(image: ImageBuild, archive: IO[bytes]) -> str:
     beside: list[tuple[str, str]] = []
     if text is not None:
         beside = [(".dockerignore", "\n".join([*ignored, inside])), (inside, text)]
-    create_archive(root, files=files, fileobj=archive, extra_files=beside)
-    return inside
+    needed = feature(text if text is not None else _text_of(context / inside))
+    create_archive(root, files=files, fileobj=archive, gzip=bool(needed), extra_files=beside)
+    return inside, needed
+
+
+def _text_of(dockerfile: Path) -> str:
+    """Return the text of a Dockerfile; the engine itself reports one that is unreadable."""
+    try:
+        return read_limited(dockerfile, most=_LARGEST_IGNORE, follow=True).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _ignore_lines(listed: Path) -> list[str]:

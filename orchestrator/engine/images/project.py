@@ -2,13 +2,14 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from orchestrator.engine.images.recipes import recipe_hash
 from orchestrator.errors import ConfigError
@@ -68,12 +69,17 @@ class ProjectImage:
     """
 
 
+def _as_text(value: object) -> object:
+    """Return a number, `true` or `false` as the text that it is in the file."""
+    return json.dumps(value) if isinstance(value, (bool, int, float)) else value
+
+
 class _Build(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
 
     dockerfile: str
     context: str = "."
-    args: dict[str, str] = Field(default_factory=dict)
+    args: dict[str, Annotated[str, BeforeValidator(_as_text)]] = Field(default_factory=dict)
     target: str | None = None
 
 
@@ -108,7 +114,16 @@ def read_project(path: Path) -> ProjectImage:
 def _find(path: Path) -> Path:
     if path.is_file():
         return path
-    source = next((path / name for name in _NAMES if (path / name).is_file()), None)
+    source = next((path / name for name in _NAMES[:2] if (path / name).is_file()), None)
+    several = sorted(path.glob(".devcontainer/*/devcontainer.json"))
+    if source is None and len(several) > 1:
+        raise ConfigError(
+            f"there are {len(several)} dev containers in {path}",
+            key="devcontainer.several",
+            hint=f"name one: `--from {shlex.quote(str(several[0]))}`",
+        )
+    names = (*several, path / _NAMES[2])
+    source = source or next((name for name in names if name.is_file()), None)
     if source is None:
         what = (
             "there is no Dockerfile and no devcontainer.json in this folder"
@@ -126,6 +141,10 @@ def _find(path: Path) -> Path:
 
 def _read_devcontainer(source: Path) -> ProjectImage:
     said = _parse(source)
+    if isinstance(said.get("dockerFile"), str) and isinstance(said.get("build", {}), dict):
+        # The form of older files.
+        legacy = {"dockerfile": said.pop("dockerFile"), "context": said.pop("context", ".")}
+        said["build"] = {**legacy, **said.get("build", {})}
     for key, hint in _REFUSED.items():
         if said.get(key):
             raise ConfigError(
@@ -227,7 +246,7 @@ def _parse(source: Path) -> dict[str, Any]:
     """Parse JSON that may have comments and trailing commas, as a devcontainer.json may have."""
     text = _COMMENT.sub(r"\1", _text(source, most=_LARGEST))
     try:
-        said = json.loads(_TRAILING_COMMA.sub(r"\1", text))
+        said = json.loads(_TRAILING_COMMA.sub(r"\1", text.removeprefix("\ufeff")))
     except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{source}: invalid JSON: {one_line(str(error))}", key="devcontainer.invalid"

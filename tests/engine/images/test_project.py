@@ -130,7 +130,7 @@ def test_lock_files_of_the_context_change_the_digest(project: Path) -> None:
         ("{}", "either `image` or `build.dockerfile` is required"),
         ('{"build": {"context": ".."}}', "`build.dockerfile`: Field required"),
         ('{"image": 3}', "`image`: Input should be a valid string"),
-        ('{"build": {"dockerfile": "Dockerfile.dev", "args": {"A": 3}}}', "`build.args.A`: "),
+        ('{"build": {"dockerfile": "Dockerfile.dev", "args": {"A": [3]}}}', "`build.args.A`: "),
         ('{"image": "a:${localEnv:TAG}"}', "variables such as"),
         ('{"build": {"dockerfile": "Dockerfile.dev", "args": {"A": "${x}"}}}', "variables such"),
         (
@@ -224,3 +224,39 @@ def test_missing_build_file_is_an_error(tmp_path: Path) -> None:
         read_project(tmp_path)
     with raises("devcontainer.missing"):
         read_project(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "target"),
+    [
+        ('{"dockerFile": "../Dockerfile", "context": ".."}', {}, None),
+        ('{"dockerFile": "../Dockerfile", "build": {"target": "dev"}}', {}, "dev"),
+        ('\ufeff{"build": {"dockerfile": "../Dockerfile"}}', {}, None),
+        (
+            '{"build": {"dockerfile": "../Dockerfile", "args": {"A": 3, "B": 1.5, "C": true}}}',
+            {"A": "3", "B": "1.5", "C": "true"},
+            None,
+        ),
+    ],
+)
+def test_forms_of_older_and_other_editors_are_read(
+    tmp_path: Path, text: str, args: dict[str, str], target: str | None
+) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM debian\n")
+    (tmp_path / ".devcontainer").mkdir()
+    (tmp_path / ".devcontainer" / "devcontainer.json").write_text(text)
+    found = read_project(tmp_path)
+    assert (found.dockerfile, found.args, found.target) == (tmp_path / "Dockerfile", args, target)
+
+
+def test_the_only_named_dev_container_is_found(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM debian\n")
+    for name in ("go", "rust"):
+        folder = tmp_path / ".devcontainer" / name
+        folder.mkdir(parents=True)
+        (folder / "devcontainer.json").write_text(f'{{"image": "{name}"}}')
+        if name == "go":
+            assert read_project(tmp_path).image == "go"
+    with raises("devcontainer.several"):
+        read_project(tmp_path)
+    assert read_project(tmp_path / ".devcontainer" / "rust" / "devcontainer.json").image == "rust"
