@@ -293,8 +293,9 @@ class WorkerResult(BaseModel):
     null when unknown: see `uncounted`.
     """
     uncounted: str | None = None
-    """Why a counter of the kernel could not be read; null if all were read, if the container never
-    started, and in results of older versions."""
+    """Why a counter of the kernel could not be read, or what it leaves out: with systemd and cgroup
+    v2, a container's last fractions of a second may be missing. Null if all were read at the end,
+    if the container never started, and in results of older versions."""
     restarts: int = Field(default=0, ge=0)
     """How many of the attempts were lost, with the node of their pod or by an eviction, and made
     again: at most one in each turn. The task may then have run twice."""

@@ -184,10 +184,11 @@ class DockerContainer:
                 raise TimeoutError(f"the container still runs after {timeout} s") from error
             raise
         counters = self._meter.counters()
-        killed = counters.memory_kills
+        killed = counters.memory_kills or 0
+        is_known = killed > 0 or (self._meter.is_exact and counters.memory_kills is not None)
         return ExitStatus(
             exit_code=exit_code,
-            oom_killed=self._oom_killed(exit_code) if killed is None else killed > 0,
+            oom_killed=killed > 0 if is_known else self._oom_killed(exit_code),
             counters=counters,
         )
 
@@ -219,6 +220,7 @@ class DockerContainer:
                 if state["Paused"]:
                     self._client.unpause(self._id)
                 self._killed = signal == "SIGKILL"
+                self._meter.look()
                 self._client.kill(self._id, signal)
             except docker.errors.APIError as error:
                 if not is_not_running(error):
@@ -293,6 +295,7 @@ class DockerContainer:
 
     def remove(self) -> None:
         """Remove the container and its anonymous volumes. Repeating the call is safe."""
+        self._meter.look()
         remove_container(self._client, self._id)
         if self.filter is not None:
             self.filter.forget()

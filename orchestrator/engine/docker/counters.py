@@ -1,11 +1,16 @@
-"""Read what the kernel counted for a container, when its processes have ended.
+"""Read what the kernel counted for a container, until its processes have ended.
 
-The kernel keeps these numbers in the container's control group, which the engine removes about ten
-milliseconds after the last process. The engine waits with the removal until the container's output
-is complete, so a reader that holds the pipe of the output open has enough time (the engine waits up
-to ten seconds). Nothing in the container takes part: a worker can neither change nor hide a number.
+The kernel keeps these numbers in the container's control group. Once that is removed, none can be
+read, not even from a file that is open. An engine that removes it itself waits until the
+container's output is complete, up to ten seconds, so a reader that holds the pipe of the output
+open has enough time. But systemd removes the control group of a scope as soon as its last process
+has ended. So the numbers are also read while the container runs: ten times in a second, when the
+kernel tells of a kill or a refusal, when the command below the first process ends, and before this
+process kills the container. Nothing in the container takes part: a worker can neither change nor
+hide a number.
 """
 
+import math
 import os
 import select
 import stat
@@ -34,11 +39,20 @@ _LOOK_AGAIN = 0.002
 """Seconds between two attempts to open the output of a container whose command is being started."""
 _NEVER_LATE = 5.0
 """Maximum number of seconds to wait for the counters of a container that has ended."""
+_OFTEN = 0.1
+"""Seconds between two readings of a running container."""
+_LAST_STEPS = 0.25
+"""Seconds in which a container ends whose command has ended, or which this process has killed."""
+_USER = "user.slice/user-{uid}.slice/user@{uid}.service/user.slice"
 _STARTING = (
-    "memory/docker/{}", "docker/{}", "memory/system.slice/docker-{}.scope",
-    "system.slice/docker-{}.scope",
+    "memory/docker/{id}", "docker/{id}", "memory/system.slice/docker-{id}.scope",
+    "system.slice/docker-{id}.scope", "machine.slice/libpod-{id}.scope/container",
+    "machine.slice/libpod-{id}.scope", f"{_USER}/docker-{{id}}.scope",
+    f"{_USER}/libpod-{{id}}.scope/container", f"{_USER}/libpod-{{id}}.scope",
 )  # fmt: skip
-"""Usual control groups of a container, in both versions of cgroups and with both drivers."""
+"""Usual control groups of a container, in both versions of cgroups, with both drivers, of engines
+that root or this user started.
+"""
 _OUTPUT = (1, 2)
 _BLOCK = 512
 _LONGEST_SEARCH = 2.0
@@ -53,6 +67,9 @@ _FILES = {
 UNSEEN = "this process cannot see the container's control group"
 GONE = "the container's control group was removed before its counters were read"
 UNWATCHED = "no process watched the container's end"
+_LONGEST_FILE = 4096
+_TOLD = ("memory_kills", "refused_processes")
+"""Counters of which the kernel tells a change, with version 2 of control groups."""
 
 
 class Meter:
@@ -71,6 +88,7 @@ class Meter:
         self._starts, self._started, self._done = (threading.Event() for _ in range(3))
         self._found = threading.Event()
         self._main = 0
+        self._readings = Readings({})
 
     def begin(self) -> None:
         """Begin to look for the container, before its start; a second call has no effect."""
@@ -98,6 +116,15 @@ class Meter:
         self._done.wait(_NEVER_LATE)
         return self._counters
 
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the counters were read after the container's last process had ended."""
+        return self._readings.is_exact
+
+    def look(self) -> None:
+        """Read the counters now, because the container is about to be killed."""
+        self._readings.look(is_last=True)
+
     def _follow(self) -> None:
         with ExitStack() as stack:
             stack.callback(self._done.set)
@@ -111,9 +138,8 @@ class Meter:
 
     def _process(self) -> int:
         """Return the id of the container's main process, if possible before it runs; else 0."""
-        places = [str(ROOT / place.format(self._id) / "cgroup.procs") for place in _STARTING]
         while True:
-            for place in places:
+            for place in _lists(self._id):
                 # Nearly all searches end here: the daemon takes long to start a container.
                 if os.access(place, os.R_OK) and (found := _main_process(Path(place))):
                     return found
@@ -128,13 +154,109 @@ class Meter:
         groups = control_groups(Path(f"/proc/{process}/cgroup").read_text(), self._id)
         if not groups:
             return Counters(missing=UNSEEN)
-        ended = select.poll()
-        ended.register(alive, select.POLLIN)
-        # The process belongs to root until it executes the container's command.
-        while not _hold(process, stack) and not ended.poll(_LOOK_AGAIN * 1000):
-            continue
-        ended.poll()
-        return read_counters(groups)
+        self._readings = readings = Readings(groups)
+        stack.callback(readings.close)
+        changes, command = select.poll(), 0
+        changes.register(alive, select.POLLIN)
+        for file in readings.told:
+            changes.register(file, select.POLLPRI)
+        held, until = False, time.monotonic() + _NEVER_LATE
+        while True:
+            # The process belongs to root until it executes the container's command.
+            held = held or _hold(process, stack)
+            command = command or _watch_child(process, changes, stack)
+            hurries = not (held and command) and time.monotonic() < until
+            changed = changes.poll(1000 * (_LOOK_AGAIN if hurries else _OFTEN))
+            ended = {file for file, _ in changed}
+            # protection: counters-are-read-when-command-ends
+            is_there = readings.look(is_last=command in ended)
+            if alive in ended or not is_there:
+                readings.is_exact = is_there
+                counted = readings.counters()
+                # Without its control group, the container has nearly ended.
+                select.select([alive], (), ())
+                return counted
+            if command in ended:
+                changes.unregister(command)
+
+
+class Readings:
+    """The numbers in the control groups of a container, whose files stay open."""
+
+    def __init__(self, groups: Mapping[str, Path]) -> None:
+        """Open the files in the directories of the control groups, by controller."""
+        self.is_exact = False
+        """Whether the numbers were read after the container's last process had ended."""
+        self._lock = threading.Lock()
+        self._files: dict[str, tuple[int, str]] = {}
+        self._numbers: dict[str, int | None] = {}
+        self._read, self._last = -math.inf, -math.inf
+        self._per_second = 10**9 if "cpuacct" in groups else 10**6
+        for name, (controller, old, new) in _FILES.items():
+            file, key = old if controller in groups else new
+            directory = groups.get(controller, groups.get(""))
+            if directory is not None:
+                # The kernel does not keep every number.
+                with suppress(OSError):
+                    self._files[name] = os.open(directory / file, os.O_RDONLY | os.O_CLOEXEC), key
+
+    @property
+    def told(self) -> list[int]:
+        """Return the open files of whose changes the kernel tells."""
+        return [self._files[name][0] for name in _TOLD if name in self._files]
+
+    def look(self, *, is_last: bool = False) -> bool:
+        """Read all numbers; return False if the control groups are gone.
+
+        Args:
+            is_last: Whether nothing but its end is left for the container to do.
+        """
+        with self._lock:
+            for name, (file, key) in self._files.items():
+                try:
+                    text = os.pread(file, _LONGEST_FILE, 0).decode()
+                except OSError:
+                    return False
+                lines = [line.split() for line in split_lines(text)]
+                found = (int(line[-1]) for line in lines if not key or line[0] == key)
+                self._numbers[name] = next(found, None)
+            if self._files:
+                self._read = time.monotonic()
+                self._last = self._read if is_last else self._last
+            return bool(self._files)
+
+    def counters(self) -> Counters:
+        """Return the numbers that were read last, and what is wrong with them at this moment."""
+        with self._lock:
+            if self._read == -math.inf:
+                return Counters(missing=GONE)
+            found = {name: self._numbers.get(name) for name in _FILES}
+            now = time.monotonic()
+            age = now - self._read
+            is_whole = self.is_exact or now - self._last < _LAST_STEPS
+        absent = [name for name, value in found.items() if value is None]
+        missing = None
+        if absent:
+            missing = f"the kernel does not count {', '.join(absent)}"
+        elif not is_whole:
+            missing = f"what the container used in its last {age:.2f} s"
+        cpu = found.pop("cpu_time")
+        return Counters(
+            cpu_time=None if cpu is None else cpu / self._per_second, missing=missing, **found
+        )
+
+    def close(self) -> None:
+        """Close the files; the numbers stay."""
+        with self._lock:
+            for file, _ in self._files.values():
+                os.close(file)
+            self._files.clear()
+
+
+def _lists(container_id: str) -> list[str]:
+    """Return the usual paths of the list of a container's processes."""
+    names = (place.format(id=container_id, uid=os.getuid()) for place in _STARTING)
+    return [str(ROOT / name / "cgroup.procs") for name in names]
 
 
 def _main_process(listed: Path) -> int | None:
@@ -148,6 +270,19 @@ def _main_process(listed: Path) -> int | None:
     except (OSError, StopIteration):
         return None
     return None
+
+
+def _watch_child(process: int, changes: "select.poll", stack: ExitStack) -> int:
+    """Let a poll notice the end of a process's first child; return its descriptor, or 0."""
+    # The child may have ended meanwhile, or the kernel does not list children.
+    with suppress(OSError):
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        if children:
+            found = os.pidfd_open(int(children[0]))
+            stack.callback(os.close, found)
+            changes.register(found, select.POLLIN)
+            return found
+    return 0
 
 
 def _hold(process: int, stack: ExitStack) -> bool:
@@ -178,36 +313,12 @@ def control_groups(listed: str, container_id: str) -> dict[str, Path]:
     for line in split_lines(listed):
         _, controllers, path = line.split(":", 2)
         if container_id in path:
+            # Some runtimes (crun) and containers (systemd) use a group below the container's.
+            before, _, rest = path.partition(container_id)
+            own = f"{before}{container_id}{rest.partition('/')[0]}".lstrip("/")
             for controller in controllers.split(","):
-                groups[controller] = ROOT / controller / path.lstrip("/")
+                groups[controller] = ROOT / controller / own
     return groups
-
-
-def read_counters(groups: Mapping[str, Path]) -> Counters:
-    """Return the counters in the control groups of a container whose processes have ended."""
-    found: dict[str, int | None] = {}
-    for name, (controller, old, new) in _FILES.items():
-        file, key = old if controller in groups else new
-        directory = groups.get(controller, groups.get(""))
-        found[name] = None if directory is None else _number(directory / file, key)
-    cpu = found.pop("cpu_time")
-    absent = [name for name, value in (("cpu_time", cpu), *found.items()) if value is None]
-    if len(absent) == len(_FILES):
-        return Counters(missing=GONE)
-    return Counters(
-        cpu_time=None if cpu is None else cpu / (10**9 if "cpuacct" in groups else 10**6),
-        missing=f"the kernel does not count {', '.join(absent)}" if absent else None,
-        **found,
-    )
-
-
-def _number(path: Path, key: str) -> int | None:
-    """Return the number in a file, or the one behind `key`; None if the kernel does not keep it."""
-    try:
-        lines = [line.split() for line in split_lines(path.read_text())]
-    except OSError:
-        return None
-    return next((int(line[-1]) for line in lines if not key or line[0] == key), None)
 
 
 def deleted_size(container_id: str, *, seconds: float = _LONGEST_SEARCH) -> int:
@@ -222,10 +333,12 @@ def deleted_size(container_id: str, *, seconds: float = _LONGEST_SEARCH) -> int:
     """
     until = time.monotonic() + seconds
     found, in_memory, listed = dict[tuple[int, int], int](), set[str](), ""
-    lists = (ROOT / place.format(container_id) / "cgroup.procs" for place in _STARTING)
     # The container may end meanwhile.
     with suppress(OSError):
-        listed = next((file.read_text() for file in lists if os.access(file, os.R_OK)), "")
+        listed = next(
+            (Path(file).read_text() for file in _lists(container_id) if os.access(file, os.R_OK)),
+            "",
+        )
     for process in (Path("/proc", pid) for pid in listed.split()):
         # So may a process, or it belongs to another user.
         with suppress(OSError):

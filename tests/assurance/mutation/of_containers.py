@@ -174,6 +174,10 @@ def engine() -> Iterator[Protection]:
         ("another engine than that of the run is refused", Always()),
     )  # fmt: skip
     yield from marked(
+        ("tests/engine/docker/test_counters.py",),
+        ("counters are read when the command ends", Without("is_last")),
+    )  # fmt: skip
+    yield from marked(
         ("tests/workspace/test_mount_tests.py",),
         ("mounts are tested for each engine", Replace("features.fingerprint", "''")),
         ("mounts are tested with the run's runtime", Without("runtime")),

@@ -1,15 +1,20 @@
 """What the kernel counted for a container is exact, whatever its processes do."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.docker import DockerEngine, counters
-from orchestrator.engine.docker.counters import control_groups, read_counters
+from orchestrator.engine.docker.counters import Readings, control_groups
+from orchestrator.engine.protocol import Container
 from orchestrator.machine import is_in_memory
 from tests.support.containers import Run, Starter, finish
 
@@ -39,12 +44,19 @@ def written(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+def read(groups: Mapping[str, Path]) -> Counters:
+    readings = Readings(groups)
+    readings.is_exact = readings.look()
+    readings.close()
+    return readings.counters()
+
+
 def test_both_versions_of_control_groups_are_read(tmp_path: Path) -> None:
     old = {name: written(tmp_path / "v1" / name, files) for name, files in OLD.items()}
-    assert read_counters(old) == EXPECTED
+    assert read(old) == EXPECTED
     new = written(tmp_path / "v2", NEW)
-    assert read_counters({"": new}) == EXPECTED
-    assert read_counters({**old, "": new}) == EXPECTED, "v1 serves the controllers that it has"
+    assert read({"": new}) == EXPECTED
+    assert read({**old, "": new}) == EXPECTED, "v1 serves the controllers that it has"
 
 
 def test_deleted_files_on_disk_that_are_open_are_counted_once(
@@ -71,10 +83,40 @@ def test_deleted_files_on_disk_that_are_open_are_counted_once(
 def test_what_the_kernel_does_not_keep_is_unknown_and_says_so(tmp_path: Path) -> None:
     new = written(tmp_path / "v2", NEW)
     (new / "memory.peak").unlink()
-    found = read_counters({"": new})
+    found = read({"": new})
     assert (found.peak_memory, found.cpu_time) == (None, 2.5)
     assert found.missing == "the kernel does not count peak_memory"
-    assert read_counters({"": tmp_path / "removed"}) == Counters(missing=counters.GONE)
+    assert read({"": tmp_path / "removed"}) == Counters(missing=counters.GONE)
+
+
+def test_last_reading_is_kept_and_says_how_old_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = written(tmp_path / "v2", {**NEW, "memory.peak": "1\n"})
+    readings = Readings({"": new})
+    assert readings.counters() == Counters(missing=counters.GONE)
+    assert readings.look()
+    (new / "memory.peak").write_text(NEW["memory.peak"])
+    assert readings.look()
+    assert len(readings.told) == 2
+    now = counters.time.monotonic()
+    monkeypatch.setattr(counters.time, "monotonic", lambda: now + 2)
+    assert readings.look()
+    monkeypatch.setattr(counters.time, "monotonic", lambda: now + 2.05)
+    assert readings.counters() == replace(
+        EXPECTED, missing="what the container used in its last 0.05 s"
+    )
+    # The command has ended, or was killed.
+    assert readings.look(is_last=True)
+    monkeypatch.setattr(counters.time, "monotonic", lambda: now + 2.2)
+    assert readings.counters() == EXPECTED
+    readings.close()
+    assert not readings.look(is_last=True)
+    monkeypatch.setattr(counters.time, "monotonic", lambda: now + 5.05)
+    late = readings.counters()
+    assert late == replace(EXPECTED, missing="what the container used in its last 3.00 s")
+    readings.is_exact = True
+    assert readings.counters() == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -85,10 +127,15 @@ def test_what_the_kernel_does_not_keep_is_unknown_and_says_so(tmp_path: Path) ->
             f"5:cpu,cpuacct:/docker/{ID}\n3:memory:/docker/{ID}\n0::/docker/{ID}\n",
             {name: f"{name}/docker/{ID}".lstrip("/") for name in ("cpu", "cpuacct", "memory", "")},
         ),
+        (
+            f"0::/machine.slice/libpod-{ID}.scope/container/below\n",
+            {"": f"machine.slice/libpod-{ID}.scope"},
+        ),
+        (f"0::/docker/{ID}/init.scope\n", {"": f"docker/{ID}"}),
         # Another process has the id by now, or the container is not one of this machine.
         ("0::/user.slice\n1:name=systemd:/init.scope\n", {}),
     ],
-    ids=["v2", "v1", "another process"],
+    ids=["v2", "v1", "crun", "systemd inside", "another process"],
 )
 def test_control_groups_are_those_of_the_container(listed: str, expected: dict[str, str]) -> None:
     groups = control_groups(listed, ID)
@@ -173,3 +220,92 @@ def test_counters_of_a_container_that_another_process_started(
     late = docker_engine.adopt(container.id)
     assert late is not None
     assert finish(late)[0].counters == Counters(missing=counters.UNWATCHED)
+
+
+REMOVER = """
+import os, sys, time
+groups = sys.argv[1:]
+def first(g):
+    try: return open(g + "/cgroup.procs").read().strip()
+    except OSError: return ""
+while not all(map(first, groups)): time.sleep(0.001)
+while groups:
+    for group in list(groups):
+        try: os.rmdir(group)
+        except FileNotFoundError: groups.remove(group)
+        except OSError: pass
+        else: groups.remove(group)
+"""
+
+
+@contextmanager
+def removed_at_once(container: Container) -> Iterator[None]:
+    """Remove the container's control groups as soon as they are empty, sooner than systemd does."""
+    roots = [counters.ROOT / name for name in ("memory", "pids", "cpuacct")]
+    roots = [root for root in roots if root.exists()] or [counters.ROOT]
+    places = (str(root / "docker" / container.id) for root in roots)
+    with subprocess.Popen((sys.executable, "-c", REMOVER, *places)) as remover:
+        try:
+            yield
+            assert remover.wait(20) == 0
+        finally:
+            remover.kill()
+
+
+GROWN = f"python3 -c 'bytearray({30 * MIB})'; "
+
+
+@pytest.mark.docker
+@pytest.mark.skipif(os.getuid() != 0, reason="removes control groups, as systemd does")
+@pytest.mark.parametrize(
+    ("task", "ends", "kills", "refused"),
+    [
+        (f"{GROWN} sleep 1", "", 0, False),
+        (f"{GROWN} exit 3", "", 0, False),
+        (f"{GROWN} sleep 1; tail /dev/zero", "", 1, False),
+        (f"{GROWN} exec tail /dev/zero", "", 1, False),
+        (f"{GROWN} tail /dev/zero; tail /dev/zero; sleep 1; exit 3", "", 2, False),
+        (f"{GROWN} exec bash -c 'for i in $(seq 40); do sleep 9 & done; sleep 1'", "", 0, True),
+        (f"{GROWN} sleep 1; echo ready; sleep 60", "SIGKILL", 0, False),
+        (f"{GROWN} sleep 1; echo ready; sleep 60", "SIGTERM", 0, False),
+        (f"{GROWN} sleep 1; echo ready; sleep 60", "another", 0, False),
+        (f"{GROWN} sleep 1; kill -9 $$; sleep 60", "", 0, False),
+    ],
+    ids=[
+        "success", "exit", "memory of a child", "memory of the command", "two kills",
+        "processes", "killed", "asked to end", "killed by another program", "kills itself",
+    ],
+)  # fmt: skip
+def test_counters_outlive_their_control_group(
+    docker_engine: DockerEngine, docker_start: Starter, task: str, ends: str, kills: int,
+    refused: bool,
+) -> None:  # fmt: skip
+    container = docker_engine.create(
+        docker_start.spec("bash", "-c", task, memory=64 * MIB, pids=20)
+    )
+    try:
+        with removed_at_once(container):
+            container.start()
+            said = container.logs()
+            if ends:
+                assert b"ready" in next(said).data
+            if ends == "another":
+                docker_engine._client.kill(container.id)
+            elif ends:
+                container.kill(ends)  # type: ignore[arg-type]
+            status = container.wait(30)
+    finally:
+        container.remove()
+    seen = status.counters
+    assert status.oom_killed == (kills > 0)
+    assert seen.peak_memory
+    assert seen.cpu_time
+    # What it used a second before its end is known, however busy the machine is.
+    if "sleep 1" in task:
+        assert seen.peak_memory > 25 * MIB
+        assert bool(seen.refused_processes) == refused
+    if seen.missing is None:
+        assert seen.peak_memory > 25 * MIB
+        assert (seen.memory_kills, bool(seen.refused_processes)) == (kills, refused)
+    else:
+        assert seen.missing.startswith("what the container used in its last ")
