@@ -43,7 +43,10 @@ def choose_transfer(
     """
     asked, runtime = isolation.transfer, isolation.runtime or features.default_runtime or None
     sent = replace(features, overlay=False, transfer="streams")
-    if asked == "streams" or (asked == "auto" and features.transfer == "streams"):
+    if features.transfer == "streams" and asked != "mounts":
+        return sent
+    if asked == "streams":
+        _check_streams(engine, features, repository)
         return sent
     overlay = may_overlay(features, repository)
     if not overlay and not features.address:
@@ -62,6 +65,7 @@ def choose_transfer(
     if remembered == found:
         return mounted
     if remembered == hidden and asked == "auto":
+        _check_streams(engine, features, repository)
         return sent
     with _scratch(repository) as scratch:
         # protection: mounts-are-tested-with-runs-runtime
@@ -73,6 +77,7 @@ def choose_transfer(
             return replace(features, overlay=False)
     if asked == "auto" and isinstance(engine, PlaceEngine):
         write_atomically(known, hidden)
+        _check_streams(engine, features, repository)
         return sent
     raise UnsupportedError(
         f"the engine does not see the files of this machine in {repository.common_dir}, or its "
@@ -81,6 +86,32 @@ def choose_transfer(
         hint="in a container that uses the engine of its host, such as a CI job, mount the "
         "repository at the same path as on the host; elsewhere, use `--transfer auto`",
     )
+
+
+def _check_streams(
+    engine: ContainerEngine, features: EngineFeatures, repository: Repository
+) -> None:
+    """Check that containers can use copies of files, unless it was found out before.
+
+    Raises:
+        UnsupportedError: They cannot.
+    """
+    if not features.address or not isinstance(engine, PlaceEngine):
+        return
+    known = repository.state_dir / "streams"
+    found = f"{features.version} {features.fingerprint} {boot_id()}"
+    if known.exists() and known.read_text() == found:
+        return
+    with _scratch(repository) as scratch:
+        # protection: copies-are-tested-before-first-worker
+        if not _probe_streams(engine, repository, scratch):
+            raise UnsupportedError(
+                f"containers of the engine ({features.version}) cannot use copies of files: they "
+                "do not get them, cannot change them, or do not give them back",
+                key="engine.no-copies",
+                hint="use another engine; `orchestrator doctor` shows the result of the same test",
+            )
+    write_atomically(known, found)
 
 
 def check_memory(
@@ -175,20 +206,27 @@ def _scratch(repository: Repository) -> Iterator[Path]:
 
 
 def _probe_streams(engine: PlaceEngine, repository: Repository, run: Path) -> bool:
-    """Return whether a container gets a file that is sent to it, and gives a file back."""
-    given, made, taken = (run / name for name in ("given", "made", "taken"))
-    for path in (given, made, taken):
+    """Return whether a container gets files that are sent to it, changes them, and gives them back.
+
+    The worker's user has an empty directory and one with a file, as in a run.
+    """
+    given, made, kept, taken = (run / name for name in ("given", "made", "kept", "taken"))
+    for path in (given, made, kept, taken):
         path.mkdir(mode=0o755)
-    os.chown(made, *worker_user(0))
     word = token_hex(16)
-    (given / "word").write_text(word)
+    for path in (given, kept):
+        (path / "word").write_text(word)
+    for path in (made, kept, kept / "word"):
+        os.chown(path, *worker_user(0))
     mounts = {
         "given": BindMount(source=given, target="/given", read_only=True),
+        "kept": BindMount(source=kept, target="/kept", read_only=False),
         "made": BindMount(source=made, target=WORKSPACE, read_only=False),
     }
     seen = frozenset({"probe"})
     parts = tuple(Part(name=name, mount=mount, seen_by=seen) for name, mount in mounts.items())
-    spec = replace(_spec(repository, run, mounts["made"], "cat /given/word > word"), mounts=())
+    words = "mv /kept/word /kept/own && cat /given/word /kept/own > word"
+    spec = replace(_spec(repository, run, mounts["made"], words), mounts=())
     steps = (Step(name="probe", spec=spec),)
     place = engine.open_place(
         PlaceSpec(name=spec.name, labels=spec.labels, parts=parts, steps=steps),
@@ -199,7 +237,9 @@ def _probe_streams(engine: PlaceEngine, repository: Repository, run: Path) -> bo
         container.start()
         container.wait(_PROBE_TIMEOUT)
         place.take("made", taken, limit=_PROBE_SIZE)
-        return read_limited(taken / "word", most=_PROBE_SIZE) == word.encode()
+        return read_limited(taken / "word", most=_PROBE_SIZE) == 2 * word.encode()
+    except EngineUnavailableError:
+        raise
     except (EngineError, TimeoutError, OSError):
         return False
     finally:

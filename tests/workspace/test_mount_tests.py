@@ -1,5 +1,8 @@
 """Tests that what was found out about the mounts of one engine is not believed of another."""
 
+import shutil
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +11,12 @@ import pytest
 
 from orchestrator.config.container import Isolation, Transfer
 from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.place import Place, PlaceSpec
+from orchestrator.engine.place import Part, PlaceSpec, Start
 from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.git.repository import Repository
+from orchestrator.workspace import overlay_probe
+from orchestrator.workspace.layout import WORKSPACE
 from orchestrator.workspace.overlay_probe import choose_transfer
 from tests.support.errors import raises
 from tests.support.local_engine import LocalContainer, LocalEngine
@@ -46,8 +51,45 @@ class FarEngine(LocalEngine):
 class FarPlaces(FarEngine):
     """Such an engine, which has volumes to which files can be sent."""
 
-    def open_place(self, spec: PlaceSpec) -> Place:
-        raise NotImplementedError
+    writable = True
+    opened = 0
+
+    def open_place(self, spec: PlaceSpec) -> Any:
+        self.opened += 1
+        return CopiedPlace(self, spec)
+
+
+class CopiedPlace:
+    """A place with copies of the files, which its steps may change if the engine lets them."""
+
+    def __init__(self, engine: FarPlaces, spec: PlaceSpec) -> None:
+        self.engine, self.spec = engine, spec
+        self.root = Path(tempfile.mkdtemp())
+        self.root.chmod(0o755)
+
+    def put(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            assert isinstance(part.mount, BindMount)
+            shutil.copytree(part.mount.source, self.root / part.name)
+            (self.root / part.name).chmod(0o777)
+
+    def order(self, step: str, start: Start) -> LocalContainer:
+        *shell, words = start.command
+        for part in ("given", "kept"):
+            words = words.replace(f"/{part}/", f"{self.root}/{part}/")
+        mount = BindMount(source=self.root / "made", target=WORKSPACE, read_only=False)
+        command = (*shell, words) if self.engine.writable else ("false",)
+        spec = replace(self.spec.step(step).spec, mounts=(mount,), command=command)
+        return LocalEngine.create(self.engine, spec)
+
+    def take(self, part: str, to: Path, *, limit: int) -> int:
+        shutil.copytree(self.root / part, to, dirs_exist_ok=True)
+        return limit
+
+    def remove(self) -> None:
+        for leftover in self.engine.leftovers({}):
+            self.engine.remove(leftover)
+        shutil.rmtree(self.root)
 
 
 def chosen(engine: FarEngine, repo: Path, asked: Transfer = "auto") -> str:
@@ -81,6 +123,30 @@ def test_copies_are_sent_to_an_engine_that_sees_other_files(repo: Path, tmp_path
     engine.files = None
     assert [chosen(engine, repo), chosen(engine, repo, "mounts")] == ["streams", "mounts"]
     assert chosen(engine, repo) == "mounts"
+    assert engine.leftovers({}) == []
+
+
+@pytest.mark.parametrize("asked", ["auto", "streams"])
+def test_engine_without_copies_is_refused_before_a_worker_starts(
+    repo: Path, tmp_path: Path, asked: Transfer
+) -> None:
+    engine = FarPlaces(tmp_path / "engine")
+    hide(engine, tmp_path / "there")
+    engine.writable = False
+    for tries in (1, 2):
+        with raises("engine.no-copies") as caught:
+            chosen(engine, repo, asked)
+        assert caught.value.exit_code == 3
+        assert engine.opened == tries
+    isolation, features = Isolation(transfer=asked), engine.check(images=(), runtime=None)
+    assert overlay_probe.tested_way(engine, features, Repository(repo), isolation) is None
+    # The administrator mends it: what works is tested once.
+    engine.writable = True
+    assert [chosen(engine, repo, asked) for _ in range(3)] == ["streams"] * 3
+    assert engine.opened == 4
+    engine.fingerprint = "another"
+    chosen(engine, repo, asked)
+    assert engine.opened == 5
     assert engine.leftovers({}) == []
 
 

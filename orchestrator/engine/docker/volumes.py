@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+import stat
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -145,9 +146,11 @@ class Volumes:
         into = {volume: f"to-{number}" for number, volume in enumerate(dict.fromkeys(filled))}
         sources = {shared for shared, _ in filling.copies.values()} - into.keys()
         places = {**into, **{volume: f"from-{n}" for n, volume in enumerate(sorted(sources))}}
-        words = _copying(filling, places)
+        words, late = _copying(filling, places), self._dialect.archives_enter_mounts
+        if not late:
+            words += _owning(filling, places)
         role, capabilities = f"files-{secrets.token_hex(4)}", _COPYING if words else ()
-        spec = self.helper(role, "sh", "-c", words or "true", capabilities=capabilities)
+        spec = self.helper(role, "sh", "-ec", "\n".join(words), capabilities=capabilities)
         mounts = [
             mount(f"/{place}", volume, read_only=volume not in into)
             for volume, place in places.items()
@@ -155,14 +158,17 @@ class Volumes:
         container = self.container(spec, mounts, fills=True)
         try:
             shared = {into[name]: source for name, (source, _) in filling.shared.items()}
-            # Podman gives a new volume to another owner when a container with it starts first.
-            if words or not self._dialect.archives_enter_mounts:
+            if words and late:
                 self._unpack_all(container, shared, {})
                 self._run(container)
                 shared = {}
             sent = {into[name]: source for name, source in filling.sent.items()}
             texts = {into[name]: texts for name, texts in filling.texts.items()}
             self._unpack_all(container, {**shared, **sent}, texts)
+            if not late:
+                # Podman gives a volume's root to another owner at each archive before the first
+                # start of a container with it, and (5.8) at each archive after that start.
+                self._run(container)
             for name, (_, digest) in filling.shared.items():
                 self._create(f"{name}{_FILLED}", self._shared_labels(digest))
         finally:
@@ -312,14 +318,26 @@ def mount(target: str, volume: str, *, read_only: bool = False) -> Mount:
     return Mount(target, volume, type="volume", read_only=read_only, no_copy=True)
 
 
-def _copying(filling: Filling, places: Mapping[str, str]) -> str:
-    """Return the shell text that copies shared volumes to others."""
+def _copying(filling: Filling, places: Mapping[str, str]) -> list[str]:
+    """Return the shell commands that copy shared volumes to others."""
     words = []
     for volume, (shared, source) in filling.copies.items():
         info, target = source.lstat(), f"/{places[volume]}"
         words.append(f"cp -a /{places[shared]}/. {target}/")
         words.append(f"chown -hR {info.st_uid}:{info.st_gid} {target}")
-    return " && ".join(words)
+    return words
+
+
+def _owning(filling: Filling, places: Mapping[str, str]) -> list[str]:
+    """Return the shell commands that give the roots of volumes the owners and modes of sources."""
+    shared = {volume: source for volume, (source, _) in filling.shared.items()}
+    words = []
+    for volume, source in {**shared, **filling.sent}.items():
+        info = source.lstat()
+        if stat.S_ISDIR(info.st_mode):
+            words.append(f"chown {info.st_uid}:{info.st_gid} /{places[volume]}")
+            words.append(f"chmod {stat.S_IMODE(info.st_mode):o} /{places[volume]}")
+    return words
 
 
 def _texts(texts: Mapping[str, bytes], top: str) -> Iterator[bytes]:

@@ -181,6 +181,7 @@ def engine() -> Iterator[Protection]:
         ("tests/workspace/test_mount_tests.py",),
         ("mounts are tested for each engine", Replace("features.fingerprint", "''")),
         ("mounts are tested with the run's runtime", Without("runtime")),
+        ("copies are tested before the first worker", Never()),
     )  # fmt: skip
 
 

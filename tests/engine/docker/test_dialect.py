@@ -1,14 +1,22 @@
 """Tests of what engines with Docker's API accept, and of what they list."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import docker
 import docker.errors
 import pytest
+from docker.types import Mount
 
+from orchestrator.config.container import Isolation
+from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.container import remove_container
 from orchestrator.engine.docker.dialect import Dialect, dialect_of, labelled
 from orchestrator.engine.docker.seccomp import profile
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.git.repository import Repository
+from orchestrator.workspace import overlay_probe
 from tests.support.recorded_engines import DOCKER, INFO, OLD_PODMAN, PODMAN
 
 UNKNOWN = 'container create: unknown mount option "%s": invalid mount option'
@@ -100,3 +108,40 @@ def test_listed_objects_without_all_labels_are_left_out() -> None:
     ]
     assert labelled(listed, ours) == [listed[0], listed[3]]
     assert labelled(None, ours) == []
+
+
+@pytest.mark.docker
+def test_worker_owns_its_files_though_the_engine_gives_volumes_to_root(
+    docker_engine: DockerEngine, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Podman 5.8 gives them to root at each archive for a container that does not run."""
+    client: Any = docker_engine._client
+    send, given = client.put_archive, []
+
+    def sends(container: str, path: str, data: Any) -> Any:
+        done = send(container, path, data)
+        found = client.inspect_container(container)
+        if found["State"]["Running"]:
+            return done
+        mounts = found["Mounts"]
+        volumes = {mount["Name"]: f"/v{number}" for number, mount in enumerate(mounts)}
+        host = client.create_host_config(
+            mounts=[Mount(to, name, type="volume") for name, to in volumes.items()]
+        )
+        own = client.create_container(
+            BASE_IMAGE, ["chown", "0:0", *volumes.values()], user="0", host_config=host
+        )["Id"]
+        client.start(own)
+        assert client.wait(own)["StatusCode"] == 0
+        client.remove_container(own)
+        given.append(path)
+        return done
+
+    monkeypatch.setattr(client, "put_archive", sends)
+    dialect = replace(docker_engine._dialect, archives_enter_mounts=False)
+    monkeypatch.setitem(docker_engine.__dict__, "_dialect", dialect)
+    features = docker_engine.check(images=(), runtime=None)
+    isolation = Isolation(transfer="streams")
+    way = overlay_probe.tested_way(docker_engine, features, Repository(repo), isolation)
+    assert way == "streams"
+    assert len(given) > 3
