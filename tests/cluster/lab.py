@@ -37,7 +37,15 @@ HUB = f"{_NETWORK}.254"
 _PUBLIC = "44.44.44.44"
 PRIVATE = f"{HUB}:5001"
 """The registry that demands a password, and has the same images as the other one."""
+PROGRAMS = "ORCHESTRATOR_CLUSTER_PROGRAMS"
+"""The variable with a directory of other programs of a cluster, laid out as `build.sh` does."""
 _CGROUPS = Path("/sys/fs/cgroup")
+_NEW = (1, 27)
+_OF_OLD = (
+    "--feature-gates=TTLAfterFinished", "--port=0", "--container-runtime=",
+    "--pod-infra-container-image",
+)  # fmt: skip
+"""Options that clusters from `_NEW` on do not have."""
 
 _CERTIFICATES = """
 umask 077
@@ -172,9 +180,14 @@ class Lab:
         self.registry = f"127.0.0.1:{found['port']}"
         """The registry to which this machine's Docker engine pushes images for the nodes."""
         self._pause = f"docker.io/orchestrator/pause:{self.prefix}"
-        build = Path(__file__).with_name("build.sh")  # takes minutes, once
-        done = subprocess.run([build], check=True, stdout=subprocess.PIPE, text=True)
-        self.programs = Path(done.stdout.strip())
+        if given := os.environ.get(PROGRAMS):
+            self.programs = Path(given)
+        else:
+            build = Path(__file__).with_name("build.sh")  # takes minutes, once
+            self.programs = Path(_printed(build).strip())
+        named = _printed(self.programs / "bin/kube-apiserver", "--version")
+        major, minor, *_ = named.rpartition("v")[2].split(".")
+        self.version = int(major), int(minor)
 
     # What a test does
 
@@ -234,10 +247,30 @@ class Lab:
 
     def want_memory(self, node: int, wanted: str | None) -> None:
         """Start the node's kubelet again: if less memory than that is free, it evicts pods."""
+        self.stop_kubelet(node)
+        self.start_kubelet(node, wanted)
+
+    def stop_kubelet(self, node: int) -> None:
+        """Kill the node's kubelet with -9; its containers go on."""
         pid = int((self.directory / f"kubelet{node}.pid").read_text())
         os.kill(pid, signal.SIGKILL)
         self._until("the kubelet has ended", lambda: _has_ended(pid))
-        self._start_kubelet(node, wanted)
+
+    def start_kubelet(self, node: int, wanted: str | None = None) -> None:
+        """Start the node's kubelet, which evicts pods if less memory than that is free."""
+        n = self.directory / f"n{node}"
+        settings = _kubelet_settings(f"/{self._name(node)}", self.directory / "ca.crt")
+        if self.version >= _NEW:
+            settings["failCgroupV1"] = False
+        if wanted is not None:
+            # Unlike that of `evictionHard`, this memory is not missing for new pods.
+            settings["evictionSoft"] = {"memory.available": wanted}
+            settings["evictionSoftGracePeriod"] = {"memory.available": "1s"}
+        (n / "kubelet.json").write_text(json.dumps(settings))
+        values = {"node": node, "address": f"{_NETWORK}.{node}", "pause": self._pause}
+        program, *options = self._options(_KUBELET.format(d=self.directory, n=n, **values))
+        enter = ["nsenter", "-t", (n / "pid").read_text().strip(), "--net", "--mount", "--uts"]
+        self._start(f"kubelet{node}", [*enter, str(self.programs / "bin" / program), *options])
 
     def limit_memory(self, container: str, size: int | None = None) -> None:
         """Limit the memory of a container, by its id in the cluster; by default to what it uses."""
@@ -317,7 +350,7 @@ class Lab:
         self._until(f"containerd of node {node} answers", lambda: self._shell(f"{ctr} version"))
         if archive:
             self._shell(f"{ctr} image import {archive}")
-        self._start_kubelet(node)
+        self.start_kubelet(node)
 
     def down(self) -> None:
         """Kill all programs; remove namespaces, cgroups and files. Repeatable."""
@@ -362,19 +395,6 @@ class Lab:
                 pids |= {int(pid) for pid in path.read_text().split()}
         return pids - {0}
 
-    def _start_kubelet(self, node: int, wanted: str | None = None) -> None:
-        n = self.directory / f"n{node}"
-        settings = _kubelet_settings(f"/{self._name(node)}", self.directory / "ca.crt")
-        if wanted is not None:
-            # Unlike that of `evictionHard`, this memory is not missing for new pods.
-            settings["evictionSoft"] = {"memory.available": wanted}
-            settings["evictionSoftGracePeriod"] = {"memory.available": "1s"}
-        (n / "kubelet.json").write_text(json.dumps(settings))
-        values = {"node": node, "address": f"{_NETWORK}.{node}", "pause": self._pause}
-        program, *options = _KUBELET.format(d=self.directory, n=n, **values).split()
-        enter = ["nsenter", "-t", (n / "pid").read_text().strip(), "--net", "--mount", "--uts"]
-        self._start(f"kubelet{node}", [*enter, str(self.programs / "bin" / program), *options])
-
     def _shell(self, script: str, **values: object) -> bool:
         text = script.format(hub=HUB, prefix=self.prefix, **values)
         done = subprocess.run(
@@ -401,8 +421,12 @@ class Lab:
         (self.directory / f"{name}.pid").write_text(str(process.pid))
         process.returncode = 0  # it outlives this process, which does not wait for it
 
+    def _options(self, command: str) -> list[str]:
+        words = command.split()
+        return [word for word in words if self.version < _NEW or not word.startswith(_OF_OLD)]
+
     def _start_in_hub(self, command: str) -> None:
-        program, *options = command.format(d=self.directory, hub=HUB).split()
+        program, *options = self._options(command.format(d=self.directory, hub=HUB))
         self._start(program, self.inside(self.programs / "bin" / program, *options))
 
     def _start_registries(self) -> None:
@@ -512,6 +536,10 @@ def _client_settings(authority: Path, token: str) -> dict[str, object]:
         "contexts": [{"name": "lab", "context": context}],
         "current-context": "lab",
     }
+
+
+def _printed(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _has_ended(pid: int) -> bool:

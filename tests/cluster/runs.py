@@ -66,7 +66,7 @@ def evict(lab: Lab, pod: dict[str, Any]) -> None:
     """Evict a pod as `kubectl drain` does."""
     name = pod["metadata"]["name"]
     described = {
-        "apiVersion": "policy/v1beta1",
+        "apiVersion": "policy/v1beta1" if lab.version < (1, 22) else "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": name, "namespace": NAMESPACE},
     }

@@ -64,6 +64,37 @@ def test_worker_that_fills_tmp_is_not_started_again(lab: Lab, repo: Path, start:
     assert present(lab, repo, "jobs") == []
 
 
+def test_kubelet_that_is_away_for_some_seconds_changes_nothing(
+    lab: Lab, repo: Path, start: Start
+) -> None:
+    task = "for n in $(seq 20); do echo $n; sleep 1; done; echo there > here; exit 3"
+    process = start(task)
+    node = node_of(running(lab, repo))
+    for _ in range(2):
+        lab.stop_kubelet(node)
+        time.sleep(5)
+        lab.start_kubelet(node)
+        time.sleep(2)
+    result = ended(process)
+    assert (result["exit_code"], result["attempts"], result["restarts"]) == (3, 1, 0), result
+    assert result["files_modified"] == ["here"]
+    printed = "".join(f"{n}\n" for n in range(1, 21))
+    assert (Path(result["log"]) / "stdout.log").read_text() == printed
+    assert present(lab, repo, "jobs") == []
+
+
+def test_task_of_a_job_at_its_deadline_never_runs_again(lab: Lab, repo: Path, start: Start) -> None:
+    process = start("trap 'exit 0' TERM; echo up; sleep 300 & wait")
+    running(lab, repo)
+    (job,) = present(lab, repo, "jobs")
+    name, late = job["metadata"]["name"], json.dumps({"spec": {"activeDeadlineSeconds": 1}})
+    lab.kubectl("patch", "job", "-n", NAMESPACE, name, "--type=merge", "-p", late)
+    result = ended(process)
+    assert (result["status"], result["reason"]) == ("failed", "engine_error"), result
+    assert (result["attempts"], result["restarts"]) == (1, 0)
+    assert "before its deadline" in result["message"]
+
+
 def test_removed_job_is_an_error_of_the_engine(lab: Lab, repo: Path, start: Start) -> None:
     process = start("trap 'exit 0' TERM; echo up; sleep 300 & wait")
     running(lab, repo)

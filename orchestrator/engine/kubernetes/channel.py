@@ -111,10 +111,7 @@ def connect(
             **_proxy(settings),
         )
     except websocket.WebSocketBadStatusException as error:
-        body, after = error.resp_body or b"", (error.resp_headers or {}).get("retry-after")
-        raise _failure(
-            cluster, pod, part, body, answer=error.status_code, after=retry_after(after)
-        ) from error
+        raise _failure(cluster, pod, part, error) from error
     except (ConnectionRefusedError, websocket.WebSocketAddressException, _ProxyError) as error:
         raise _unreachable(pod, one_line(str(error), limit=300)) from error
     except (websocket.WebSocketException, OSError, OverflowError) as error:
@@ -318,10 +315,8 @@ def _failure(
     cluster: Cluster,
     pod: str,
     part: str,
-    body: bytes,
+    answer: websocket.WebSocketBadStatusException | bytes,
     *,
-    answer: int | None = None,
-    after: float = 0.0,
     has_begun: bool = False,
 ) -> EngineError | NotRunningError:
     """Return the error that a failure on the way to a pod is, whoever reports it.
@@ -330,14 +325,14 @@ def _failure(
         cluster: The cluster.
         pod: Name of the pod.
         part: What of the pod is wanted.
-        body: What was said: a status, or the words of another program.
-        answer: The status code of HTTP, if there is no connection.
-        after: Seconds for which the answer asks to wait.
+        answer: An answer of HTTP instead of a connection, or a status that came over it.
         has_begun: Whether the command has printed something.
     """
+    refusal = None if isinstance(answer, bytes) else answer
+    body = answer if isinstance(answer, bytes) else answer.resp_body or b""
     status = read_object(body)
     given = (status or {}).get("code") or _CODES.get(str((status or {}).get("reason")), 500)
-    code = answer or (given if isinstance(given, int) else 500)
+    code = refusal.status_code if refusal else given if isinstance(given, int) else 500
     said = said_by(body, code, [("create", f"pods/{part}"), ("get", f"pods/{part}")])
     # The cluster's record of the container shows whether a load balancer has invented that.
     if any(words in said for words in _NO_CONTAINER) or code == 404:
@@ -346,15 +341,16 @@ def _failure(
         )
     if has_begun:
         return _cut(said)
-    is_command = answer is None and any(words in said for words in _NO_COMMAND)
+    is_command = refusal is None and any(words in said for words in _NO_COMMAND)
     if not is_command and (code == 409 or cluster.is_unable(code, is_json=status is not None)):
         # Behind a load balancer without an answer, the command may have begun.
-        is_known = answer is not None and (status is not None or answer not in (502, 504))
-        return _unreachable(pod, said, after) if is_known else _cut(said)
+        if refusal is None or (status is None and code in (502, 504)):
+            return _cut(said)
+        return _unreachable(pod, said, retry_after(refusal.resp_headers or {}))
     return EngineError(
-        f"the cluster refused a connection to the pod `{pod}`: {said}"
-        if answer
-        else f"the cluster did not run a command in a pod: {said}",
+        f"the cluster did not run a command in a pod: {said}"
+        if refusal is None
+        else f"the cluster refused a connection to the pod `{pod}`: {said}",
         key="cluster.command-refused",
         hint=HINTS.get(code),
     )

@@ -86,9 +86,10 @@ def said_by(body: bytes, code: int, needed: Iterable[tuple[str, str]] = ()) -> s
     return words
 
 
-def retry_after(header: str | None) -> float:
+def retry_after(headers: Mapping[str, str]) -> float:
     """Return for how many seconds an answer asks to wait, at most a minute; 0 if for none."""
-    return min(int(header[:9]), _LONGEST_WAIT) if header and header.isdecimal() else 0
+    asked = headers.get("retry-after") or ""
+    return min(int(asked[:9]), _LONGEST_WAIT) if asked.isdecimal() else 0
 
 
 def _needed(method: str, path: str) -> list[tuple[str, str]]:
@@ -309,7 +310,7 @@ class Cluster:
                     f"the cluster's API server cannot answer (HTTP status {answer.status}): {said}",
                     key="cluster.unreachable",
                     hint=HINTS[401] if answer.status == 401 else _CHECK,
-                    retry_after=retry_after(answer.headers.get("Retry-After")),
+                    retry_after=retry_after(answer.headers),
                 )
             raise ClusterRefusedError(
                 f"the cluster refused to {method.lower()} `{path}`: {said}",

@@ -1,9 +1,8 @@
 """The pod of a Job: what the cluster records of it, and commands in its containers."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,16 @@ from tenacity import retry, retry_if_exception, stop_after_delay
 
 from orchestrator.engine.kubernetes.channel import PodProcess, connect
 from orchestrator.engine.kubernetes.cluster import PATIENCE, Cluster, ClusterRefusedError, patient
+from orchestrator.engine.kubernetes.losses import (
+    ENDED,
+    end_of_place,
+    has_failed,
+    problem_of,
+    state_of,
+    unscheduled,
+    verdict,
+    why_taken,
+)
 from orchestrator.engine.kubernetes.pod import PORTER, SERVICE_ACCOUNT, STATE, selectable
 from orchestrator.engine.place import Waiter
 from orchestrator.engine.porter_calls import PorterCalls, pause
@@ -25,17 +34,12 @@ from orchestrator.errors import (
 )
 from orchestrator.text.sanitize import one_line
 
-ENDED = ("Failed", "Succeeded")
-"""Phases of a pod whose containers have all ended."""
 _LONGEST_SILENCE = 3600.0
 _LOOK = 0.3
 _PATIENCE = 60.0
 """Seconds after which a container that cannot be created is an error."""
 _SLOW = 3.0
 """Seconds after which a start is slow enough to ask why."""
-_PROBLEMS = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
-)
 _BASELINE = (
     "services whose images start as root need a namespace that allows it, such as one of "
     "`orchestrator kubernetes manifest --pod-security baseline`"
@@ -53,19 +57,7 @@ _NOTES = frozenset({"MissingClusterDNS", "DNSConfigForming"})
 """Reasons of warnings about pods that start nevertheless, on many clusters again and again."""
 _LATER = "ImagePullBackOff"
 """How a node begins to say that it tries again later; the reason is what it said before."""
-_FAILED = ("FailureTarget", "Failed")
-"""Conditions of a Job that has failed. Servers from version 1.31 on have the first one until the
-pod has ended, which a node without power never reports."""
-_DONE = ("SuccessCriteriaMet", "Complete")
-_LATE = "DeadlineExceeded"
-_UNCOLLECTED = "it was not collected before its deadline"
-_TAKEN = "DisruptionTarget"
-"""Condition of a pod that is about to be taken away; that may still be called off."""
-_OF_NODE = ("Evicted", "TerminationByKubelet")
-_DRAINED = "it was drained, deleted or lost with its node"
 _FULL = "exceeded quota"
-_NODE_IS_SHORT = "The node "
-"""How a node begins to say that it evicts a pod for a lack that is not the pod's fault."""
 
 
 def _has_not_begun(error: BaseException) -> bool:
@@ -102,7 +94,7 @@ class JobPod:
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods"
         query = {"labelSelector": f"job-name={self.job}"}
         pods = self._cluster.request("GET", path, query=query)["items"]
-        if not pods and _conditions(self._job(), _FAILED):
+        if not pods and has_failed(self._job()):
             raise self._lost()
         return min(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
@@ -112,7 +104,7 @@ class JobPod:
         Args:
             pod: The pod; None if it was not created.
         """
-        said = "" if pod is None else _problem(pod) or _unscheduled(pod)
+        said = "" if pod is None else problem_of(pod) or unscheduled(pod)
         if said:
             return said
         name = self.job if pod is None else pod["metadata"]["name"]
@@ -177,24 +169,14 @@ class JobPod:
         Raises:
             PlaceLostError: It was evicted, deleted, or lost with its node.
         """
-        status = pod["status"]
-        signs: list[Mapping[str, Any]] = [status]
-        if status.get("phase") in ENDED:
-            # A pod that its node ended for its own files may have no other sign, and exit code 0.
-            signs += _conditions(pod, (_TAKEN,))
-        sign = next((found for found in signs if found.get("reason")), status)
-        reason, why = sign.get("reason"), str(sign.get("message") or sign.get("reason"))
-        if reason in _OF_NODE and not why.startswith(_NODE_IS_SHORT):
-            raise PlaceLostError(f"the worker's pod was evicted: {why}", key="place.disk")
-        if reason == _LATE:
-            raise end_of_place(_UNCOLLECTED)
+        reason = why_taken(pod)
         # protection: evicted-pod-is-never-success
         if reason:
-            raise self._lost(why, pod)
+            raise self._lost(reason, pod)
         # protection: pod-that-is-taken-away-is-never-success
         if "deletionTimestamp" in pod["metadata"]:
             raise self._lost(pod=pod)
-        if any(found.get("restartCount") for found in status.get("containerStatuses") or ()):
+        if any(found.get("restartCount") for found in pod["status"].get("containerStatuses") or ()):
             raise self._lost("its node started a container again", pod)
 
     def _job(self) -> dict[str, Any] | None:
@@ -206,7 +188,11 @@ class JobPod:
                 raise
             return None
 
-    def _lost(self, why: str = _DRAINED, pod: Mapping[str, Any] | None = None) -> PlaceLostError:
+    def _lost(
+        self,
+        why: str = "it was drained, deleted or lost with its node",
+        pod: Mapping[str, Any] | None = None,
+    ) -> PlaceLostError:
         """Return the error of a pod that was lost, by what the cluster records of its Job.
 
         Args:
@@ -218,10 +204,7 @@ class JobPod:
             return PlaceLostError(
                 "the worker's pod is gone: another program removed it", key="place.removed"
             )
-        # protection: no-task-after-its-deadline
-        if _is_late(job, pod):
-            return end_of_place(_UNCOLLECTED)
-        return end_of_place() if _conditions(job, _DONE) else _loss(why)
+        return verdict(job, pod, why)
 
     def attempt(self, container: str, command: Sequence[str]) -> PodProcess:
         """Start a command in a container that should run; who calls this repeats it.
@@ -373,7 +356,7 @@ def _obstacle(pod: Mapping[str, Any] | None, told: str, waiter: Waiter) -> str:
     """
     if pod is None:
         return "" if waiter.waits_for_room and _FULL in told else told
-    return _problem(pod) or ("" if waiter.waits_for_room else _unscheduled(pod))
+    return problem_of(pod) or ("" if waiter.waits_for_room else unscheduled(pod))
 
 
 def _have_started(
@@ -393,20 +376,6 @@ def _have_started(
     return begun and all("running" in state for state in states)
 
 
-def state_of(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
-    """Return the state of a container, empty if the cluster has no record of it."""
-    for found in pod.get("status", {}).get("containerStatuses") or ():
-        if found.get("name") == container:
-            state: dict[str, Any] = found.get("state") or {}
-            return state
-    return {}
-
-
-def is_running(pod: Mapping[str, Any], container: str) -> bool:
-    """Return whether a container of a pod runs."""
-    return "running" in state_of(pod, container)
-
-
 def jobs(cluster: Cluster, labels: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the Jobs with all of the given labels that nobody has deleted.
 
@@ -417,53 +386,3 @@ def jobs(cluster: Cluster, labels: Mapping[str, str]) -> list[dict[str, Any]]:
     path = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs"
     found = cluster.request("GET", path, query={"labelSelector": wanted})["items"]
     return [job for job in found if "deletionTimestamp" not in job["metadata"]]
-
-
-def _problem(pod: Mapping[str, Any]) -> str | None:
-    """Return why a container cannot be created."""
-    status = pod["status"]
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            waiting = (container.get("state") or {}).get("waiting") or {}
-            if waiting.get("reason") in _PROBLEMS:
-                return f"{waiting['reason']}: {waiting.get('message', '')}"
-    return None
-
-
-def _unscheduled(pod: Mapping[str, Any]) -> str:
-    for condition in pod["status"].get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("message") or "")
-    return ""
-
-
-def _conditions(found: Mapping[str, Any] | None, kinds: Collection[str]) -> list[Mapping[str, Any]]:
-    """Return the conditions of some kinds that a Job or a pod is in."""
-    known = () if found is None else found.get("status", {}).get("conditions") or ()
-    return [each for each in known if each.get("type") in kinds and each.get("status") == "True"]
-
-
-def _is_late(job: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
-    """Return whether a Job has reached its deadline, so that its pod was ended.
-
-    Servers before version 1.31 delete the pod first, and record the reason afterwards. The times
-    are those of the cluster.
-    """
-    if any(found.get("reason") == _LATE for found in _conditions(job, _FAILED)):
-        return True
-    with suppress(KeyError, TypeError, ValueError):
-        metadata = {} if pod is None else pod["metadata"]
-        gone = datetime.fromisoformat(metadata["deletionTimestamp"])
-        gone -= timedelta(seconds=metadata["deletionGracePeriodSeconds"])
-        began = datetime.fromisoformat(job["status"]["startTime"])
-        return gone >= began + timedelta(seconds=job["spec"]["activeDeadlineSeconds"])
-    return False
-
-
-def end_of_place(why: str = "its program in the pod does not run any more") -> PlaceLostError:
-    """Return the error of a place that has ended by itself."""
-    return PlaceLostError(f"the place has ended: {why}", key="place.ended")
-
-
-def _loss(why: str) -> PlaceLostError:
-    return PlaceLostError(f"the worker's pod was lost: {why}", key="place.lost", restarts=True)

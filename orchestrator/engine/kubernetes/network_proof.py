@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient, remove_job
-from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, is_running
+from orchestrator.engine.kubernetes.job_pod import JobPod, await_running
+from orchestrator.engine.kubernetes.losses import is_running, once
 from orchestrator.engine.kubernetes.pod import (
     PORTER_USER,
     hardened_pod,
     literal,
-    once,
     resources,
     security,
     selectable,

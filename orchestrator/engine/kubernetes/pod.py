@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.kubernetes.losses import LOST_NODE, once
 from orchestrator.engine.kubernetes.pod_network import NETWORK, names_by, network_of
 from orchestrator.engine.labels import PLACE, RUN
 from orchestrator.engine.place import Part, PlaceSpec, Step
@@ -35,15 +36,7 @@ _USERS = range(200_000, 2_000_000)
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _SPARE = 300
 _WEEK = 7 * 24 * 3600
-_LOST_NODE = [
-    {"key": f"node.kubernetes.io/{problem}", "operator": "Exists", "effect": "NoExecute",
-     "tolerationSeconds": 60}
-    for problem in ("not-ready", "unreachable")
-]  # fmt: skip
-"""Until when a pod stays on a node that does not answer."""
 _REMOVED_AFTER = 600
-_FAILURE_POLICY, _REPLACEMENT_POLICY = (1, 31), (1, 34)
-"""Versions of clusters from which on these parts of Jobs are stable, and cannot be switched off."""
 _CHANNEL_SIZE = 20 * 1024**2
 _GRACE = 2
 _BEGIN = f"""\
@@ -149,21 +142,6 @@ def _lifetime(spec: PlaceSpec, settings: PodSettings) -> int | None:
     return int(spec.start_within + settings.start_within + longest + spec.collect_within + _SPARE)
 
 
-def once(version: tuple[int, int]) -> dict[str, Any]:
-    """Return what lets a Job have one pod, as far as a version of the cluster can have that.
-
-    Replacements would only wait: whoever started the Job decides what is done again.
-    """
-    described: dict[str, Any] = {"backoffLimit": 0}
-    if version >= _FAILURE_POLICY:
-        taken = {"type": "DisruptionTarget", "status": "True"}
-        rule = {"action": "FailJob", "onPodConditions": [taken]}
-        described["podFailurePolicy"] = {"rules": [rule]}
-    if version >= _REPLACEMENT_POLICY:
-        described["podReplacementPolicy"] = "Failed"
-    return described
-
-
 def job(
     spec: PlaceSpec,
     single: frozenset[str],
@@ -214,7 +192,7 @@ def job(
                     "shareProcessNamespace": False,
                     "terminationGracePeriodSeconds": _GRACE,
                     **names_by(spec),
-                    "tolerations": [*_LOST_NODE, *hardened.get("tolerations", ())],
+                    "tolerations": [*LOST_NODE, *hardened.get("tolerations", ())],
                     # The loss of one node then costs as few workers of a run as possible.
                     "topologySpreadConstraints": [
                         {

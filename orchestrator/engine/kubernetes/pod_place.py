@@ -16,7 +16,8 @@ from orchestrator.config.cluster import PodSettings
 from orchestrator.engine.in_place.archive import END
 from orchestrator.engine.in_place.porter import FOLLOWS
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient, remove_job
-from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, end_of_place, jobs
+from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, jobs
+from orchestrator.engine.kubernetes.losses import end_of_place
 from orchestrator.engine.kubernetes.network_proof import NetworkProof, await_reached
 from orchestrator.engine.kubernetes.pod import (
     CHANNELS,

@@ -14,7 +14,8 @@ from typing import Any, Literal, NoReturn
 import websocket
 
 from orchestrator.engine.kubernetes.channel import hang_up
-from orchestrator.engine.kubernetes.job_pod import JobPod, state_of
+from orchestrator.engine.kubernetes.job_pod import JobPod
+from orchestrator.engine.kubernetes.losses import state_of
 from orchestrator.engine.kubernetes.pod import is_ordered, literal, resources, tmpfs_of
 from orchestrator.engine.kubernetes.pod_step import PodContainer
 from orchestrator.engine.place import PlaceSpec, Step

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from orchestrator.engine.kubernetes.channel import PodProcess
-from orchestrator.engine.kubernetes.job_pod import ENDED, JobPod, end_of_place, is_running, state_of
+from orchestrator.engine.kubernetes.job_pod import JobPod
+from orchestrator.engine.kubernetes.losses import ENDED, end_of_place, is_running, state_of
 from orchestrator.engine.kubernetes.pod import PORTER, container_name
 from orchestrator.engine.porter_calls import understood
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, TerminalSize, Usage
