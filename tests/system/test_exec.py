@@ -78,10 +78,12 @@ class TestExec:
     def test_exec_of_missing_program_exits_126_or_127(self, repo: Path) -> None:
         assert orchestrator("exec", "1", "--", "no-such-thing", cwd=repo).returncode in (126, 127)
 
-    def test_command_ends_when_exec_is_interrupted(self, repo: Path) -> None:
+    @pytest.mark.parametrize("ignored", ["", "HUP", "HUP TERM INT"])
+    def test_command_ends_when_exec_is_interrupted(self, repo: Path, ignored: str) -> None:
+        trap = f"trap '' {ignored}; " if ignored else ""
+        script = f"{trap}echo begun; sleep 987; true"
         with start(
-            "exec", "1", "--", "sh", "-c", "echo begun; sleep 987; true", cwd=repo,
-            stdout=subprocess.PIPE,
+            "exec", "1", "--", "sh", "-c", script, cwd=repo, stdout=subprocess.PIPE,
         ) as process:  # fmt: skip
             assert process.stdout
             assert process.stdout.readline() == b"begun\n"

@@ -29,9 +29,21 @@ _MARK = "ORCHESTRATOR_ENTERED"
 inherit the variable.
 """
 _HANG_UP = """\
-for place in /proc/[0-9]*; do
-  grep -qsF "$1" "$place/environ" && kill -HUP "${place#/proc/}"
-done"""
+end() {
+  found=
+  for place in /proc/[0-9]*; do
+    grep -qsF "$2" "$place/environ" && kill "-$1" "${place#/proc/}" 2> /dev/null && found=1
+  done
+  [ "$found" ]
+}
+end HUP "$1" && end TERM "$1"
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  end 0 "$1" || exit 0
+  sleep 0.2
+done
+end KILL "$1"
+"""
+"""Ends all processes with a variable, those that ignore other signals after two seconds."""
 _LONGEST_LINE = 64 * 1024
 """Maximum number of characters of a line that is printed in a CI job; longer lines are split."""
 
