@@ -15,6 +15,7 @@ from orchestrator.judging.judgement import (
     Verdict,
 )
 from orchestrator.judging.ranking import Ranked, Score
+from orchestrator.judging.tripwires import Touch
 from orchestrator.landing.branches import Branch
 from orchestrator.results import WorkerResult
 
@@ -35,6 +36,8 @@ class Case:
     """Patterns of the files that the task allows to change; empty if any file may be changed."""
     protected: str
     has_new_control: bool
+    touches: Sequence[Touch] = ()
+    """New lines of the product that touch the test runner."""
     has_own_tests: bool = False
     """Whether tests, or files that control tests, differ from the base commit's in `protected`."""
     verdicts: tuple[CheckVerdict, ...] = ()
@@ -95,7 +98,10 @@ def scores_of(cases: Sequence[Case]) -> list[Score]:
         must = [verdict for verdict in case.verdicts if verdict.must_fix]
         others = [verdict for verdict in case.verdicts if not verdict.must_fix]
         broken = sum(verdict.broken_count for verdict in case.verdicts)
-        is_doubtful = any(flag.flag in NEED_REVIEW and flag.proof for flag in case.flags)
+        is_doubtful = any(
+            flag.flag in NEED_REVIEW and (flag.proof or flag.flag == "touches_runner")
+            for flag in case.flags
+        )
         same_output = 0 if case.cluster is None else sizes[case.cluster]
         score = Score(
             worker_id=case.number,

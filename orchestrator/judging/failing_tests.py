@@ -38,10 +38,12 @@ def read_cases(data: bytes) -> dict[str, Outcome] | None:
 _MOST_LINES = 100_000
 _FAILS = re.compile(
     r"(?<![\w-])(?:FAIL|FAILED|ERROR)(?!\w)|^_{3,} |^not ok |"
-    r"[\u2715\u2716\u00d7\u2717\u25cf]|^\s*\d+\) |\[build failed\]"
+    r"[\u2715\u2716\u00d7\u2717\u25cf]|^\s*\d+\) |\[build failed\]|could not compile"
 )
-"""Marks of a failed test in the lines of pytest, unittest, jest, vitest, mocha, node and go."""
+"""Marks of a failed test in the lines of pytest, unittest, jest, vitest, mocha, node, go, cargo."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_CASE = re.compile(r"::case_\d+\w*")
+"""The number of a row of a table of `rstest`, after the test's name."""
 _WORD = re.compile(r"\w+")
 _LAST = re.compile(r"\w+(?!\w|\.|::)")
 """Words that are not followed by the name of a part, as a module or a class is."""
@@ -57,7 +59,9 @@ def find_failed_tests(
         cases: Results of the check's JUnit file, if there is one.
         watched: The tests.
     """
-    printed = (line for line in _COLOURS.sub("", output).split("\n") if _FAILS.search(line))
+    printed = (
+        line for line in _CASE.sub("", _COLOURS.sub("", output)).split("\n") if _FAILS.search(line)
+    )
     lines = [line[:1000] for line in islice(printed, _MOST_LINES)]
     lines += [name for name, outcome in (cases or {}).items() if outcome == "failed"]
     rows = [

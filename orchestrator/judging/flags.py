@@ -10,6 +10,7 @@ from orchestrator.judging.check_run import CheckRun
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.judgement import Doubt, Flag, FlagKind, Proof
 from orchestrator.judging.trees import Entry
+from orchestrator.judging.tripwires import Touch
 from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
 
@@ -56,6 +57,8 @@ class Facts:
     doubts: Sequence[Doubt]
     trials: Sequence[Flag]
     """Findings of the checks on tests that are mixed with mutants."""
+    touches: Sequence[Touch]
+    """New lines of the product that touch the test runner."""
     literals: frozenset[str]
     """Texts and numbers in the base commit's tests, or in hidden tests, that no other file has."""
 
@@ -97,7 +100,7 @@ def flags_of(facts: Facts) -> tuple[Flag, ...]:
         *_nothing_ran(facts),
         *facts.trials,
     ]
-    found += _doubtful(facts)
+    found += [*_doubtful(facts), *_find_touches(facts)]
     return (*found, *_remarks(facts))
 
 
@@ -196,6 +199,15 @@ def _doubtful(facts: Facts) -> Iterator[Flag]:
         named = ", ".join(one_line(path) for path in files[:_GONE_SHOWN])
         message = f"a check passes only with the candidate's {named}: review the change"
         yield Flag(flag=kind, out=False, message=message, file=next(iter(files), None), proof=proof)
+
+
+def _find_touches(facts: Facts) -> Iterator[Flag]:
+    for touch in facts.touches[:_GONE_SHOWN]:
+        message = f"new code touches the test runner ({one_line(touch.what)}): review it"
+        # protection: candidate-that-touches-test-runner-needs-person
+        yield Flag(
+            flag="touches_runner", out=False, message=message, file=touch.path, line=touch.line
+        )
 
 
 def _remarks(facts: Facts) -> Iterator[Flag]:

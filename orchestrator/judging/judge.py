@@ -35,6 +35,7 @@ from orchestrator.judging.store import next_number, write_judgement
 from orchestrator.judging.tournament import Entrant, hold_tournament
 from orchestrator.judging.trees import Entry, Trees
 from orchestrator.judging.trials import Trials
+from orchestrator.judging.tripwires import touches_of
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.state.judgements import JUDGED, LOCK
 from orchestrator.state.run_directory import RunDirectory
@@ -205,6 +206,7 @@ class _Judging:
             ),
             paths=read_allowed_paths(self._directory(run), branch.worker_id),
             protected=self._trees.with_changes(commit, changes),
+            touches=touches_of(self._trees, commit),
             has_new_control=None in changes.values(),
             has_own_tests=bool(self._trees.changes_to_restore(commit, "frozen")),
             run_id=run.run_id,
@@ -239,6 +241,7 @@ class _Judging:
                 literals=literals,
                 doubts=case.doubts,
                 trials=case.trials,
+                touches=case.touches,
             )
             case.flags = flags_of(facts)
 

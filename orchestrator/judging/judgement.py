@@ -22,11 +22,11 @@ Column = Literal[
 """The columns by which candidates are ordered; `same change` if two candidates share a place."""
 FlagKind = Literal[
     "empty", "tests_weakened", "tests_removed", "new_skips", "nothing_ran", "forged",
-    "needs_new_tests", "needs_own_configuration", "unproved",
+    "needs_new_tests", "needs_own_configuration", "unproved", "touches_runner",
     "instrument_changed", "literal_echo", "suppressed", "scope",
 ]  # fmt: skip
 NEED_REVIEW: frozenset[FlagKind] = frozenset(
-    {"needs_new_tests", "needs_own_configuration", "unproved"}
+    {"needs_new_tests", "needs_own_configuration", "unproved", "touches_runner"}
 )
 """Findings that do not exclude a candidate, but keep it from being picked automatically."""
 Decision = Literal["clear", "undecided", "none"]
@@ -66,6 +66,10 @@ class Flag(Model):
     """The finding in one line, for the user."""
     file: str | None = None
     line: int | None = None
+    tests: tuple[str, ...] = ()
+    """For `unproved`: tests on which the candidate relies, and which no mutant proves, as
+    `file::test`; at most 20.
+    """
     proof: tuple[Proof, ...] = ()
 
 

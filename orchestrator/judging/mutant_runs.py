@@ -1,7 +1,8 @@
 """Run checks on tests that are mixed with mutants, on the base commit and on candidates' commits.
 
 A check must report every mutant as failed, and no other test. What it reports on the base commit
-shows which mutants it runs at all.
+shows which tests it runs at all, and which of them fail there. A test proves something about a
+candidate only if its own mutant fails on the candidate's commit, where the test itself passes.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from random import Random
 
 from orchestrator.files.atomic import write_private
 from orchestrator.files.safe_open import read_limited
+from orchestrator.judging.case_source import Strength
 from orchestrator.judging.check_run import Answer, CheckRun
 from orchestrator.judging.evidence import Evidence, Job
 from orchestrator.judging.mutants import Mix, Mixes, has_known_runner, make_mixes
@@ -35,7 +37,11 @@ class Trial:
     wrong: frozenset[int] = frozenset()
     """Unchanged tests that the check reports as failed, and not on the base commit."""
     unclear: frozenset[int] = frozenset()
-    """Tests whose results prove nothing: the base commit has no results to compare with."""
+    """Tests whose results prove nothing: the base commit has no results to compare with, or a
+    mutant passes that a right program may pass.
+    """
+    proved: frozenset[int] = frozenset()
+    """Mutants that the check reports as failed."""
 
     @property
     def is_suspicious(self) -> bool:
@@ -48,11 +54,16 @@ class _Known:
     """What the base commit shows about the mutants of one mix, for one check."""
 
     sure: frozenset[int]
-    """Mutants that the check reports as failed."""
+    """Mutants of tests that the check runs: it reports the mutant, or the test, as failed."""
     by_file: Mapping[str, frozenset[int]]
     """Mutants in files that cannot be loaded, by the files' paths."""
     failing: frozenset[int]
     """Unchanged tests that the check reports as failed."""
+
+    @property
+    def reported(self) -> frozenset[int]:
+        """Return the mutants of tests that the check runs, or whose files cannot be loaded."""
+        return self.sure.union(*self.by_file.values())
 
 
 @dataclass
@@ -76,7 +87,11 @@ class MutantRuns:
     def _make_mixes(self) -> Mixes | None:
         trees = self.trees
         kind, entries = trees.instruments.kind, trees.entries(trees.base)
-        tests = [path for path, entry in entries.items() if entry.is_file and kind(path) == "test"]
+        tests = [
+            path
+            for path, entry in entries.items()
+            if entry.is_file and (kind(path) == "test" or path.rpartition("/")[2] == "conftest.py")
+        ]
 
         def read(path: str) -> bytes:
             if path in self.hidden:
@@ -88,10 +103,24 @@ class MutantRuns:
         return make_mixes(self.commands, paths, read, chance, first=[*self.hidden])
 
     def calibrate(self, base: str) -> None:
-        """Run the checks on `base` with mixed tests; keep checks that report mutants as failed."""
+        """Run the checks on `base` with mixed tests; keep checks that report mutants as failed.
+
+        If mutants pass of tests that pass on the base, the checks run again with an added
+        expectation in these tests: it shows that they run, and that their failures are reported.
+        """
         if self._mixes is None:
             return
-        mixes = self._mixes
+        self._run_on_base(base, self._mixes)
+        reported = frozenset(
+            place for known in self._known.values() for mix in known for place in mix.reported
+        )
+        silent = frozenset().union(*self._mixes.halves) - reported
+        if silent and self._known:
+            self._mixes = self._mixes.with_added(silent)
+            self._mixed_commits = {}
+            self._run_on_base(base, self._mixes)
+
+    def _run_on_base(self, base: str, mixes: Mixes) -> None:
         self.evidence.collect(self._jobs(base, self.commands))
         for command in self.commands:
             runs = [self.evidence.of(job) for job in self._jobs(base, [command])]
@@ -111,11 +140,39 @@ class MutantRuns:
             return False
         tests = self._mixes.tests
         return any(
-            tests[place].path in self.hidden
+            tests[place].path in self.hidden and tests[place].strength > Strength.ADDED
             for known in self._known.values()
             for mix in known
-            for place in (*mix.sure, *(each for found in mix.by_file.values() for each in found))
+            for place in mix.reported
         )
+
+    def unproved(self, commit: str, command: str, *, only_hidden: bool = False) -> list[str] | None:
+        """Return the tests that fail on the base commit, and that prove nothing about a candidate.
+
+        Args:
+            commit: The candidate's commit, on which the check passes.
+            command: A check that fails on the base commit.
+            only_hidden: Whether only hidden tests count.
+
+        Returns:
+            The tests with their files; None if the check names no failing test on the base commit.
+        """
+        if self._mixes is None or command not in self._known:
+            return None
+        tests, known = self._mixes.tests, self._known[command]
+        failing = frozenset[int]().union(
+            *(mix.failing.union(*mix.by_file.values()) for mix in known)
+        )
+        if only_hidden:
+            failing = frozenset(place for place in failing if tests[place].path in self.hidden)
+        # protection: each-test-is-proved-by-its-own-mutant
+        proved = {
+            place
+            for trial in self._trials(commit, command, 1)
+            for place in trial.proved
+            if tests[place].strength > Strength.ADDED
+        }
+        return [tests[place].shown for place in sorted(failing - proved)] if failing else None
 
     def collect(self, commits: Iterable[str]) -> None:
         """Run the checks on candidates' commits with mixed tests; suspicious results twice."""
@@ -156,7 +213,9 @@ class MutantRuns:
         for command in self._known:
             for trial, again in self._both(commit, command):
                 twice = again is not None and (
-                    trial.hidden & again.hidden or trial.wrong & again.wrong
+                    trial.hidden & again.hidden
+                    or trial.wrong & again.wrong
+                    or trial.unclear & again.unclear
                 )
                 # protection: branch-that-hides-failing-tests-does-not-pass-queue
                 if twice:
@@ -200,6 +259,8 @@ class MutantRuns:
             failed -= mix.mutants  # a check that succeeds reports no failure
         # protection: check-reports-every-mutant-as-failed
         hidden, unclear = {*(known.sure & here) - failed}, set[int]()
+        unclear |= {place for place in hidden if not self._is_sure(command, place)}
+        hidden -= unclear
         for mutants in known.by_file.values():
             silent = (mutants & here) - failed
             (hidden if silent == mutants & here else unclear).update(silent)
@@ -209,8 +270,21 @@ class MutantRuns:
         others = (watched & here & failed) - mix.mutants
         return Trial(
             commit=mixed, run=run, hidden=frozenset(hidden), wrong=others - known.failing,
+            proved=mix.mutants & here & failed,
             unclear=frozenset(unclear) | (others & known.failing),
         )  # fmt: skip
+
+    def _is_sure(self, command: str, place: int) -> bool:
+        """Return whether no right program passes a mutant.
+
+        The base commit shows nothing about mutants of tests that fail there anyway.
+        """
+        assert self._mixes is not None  # noqa: S101
+        strength = self._mixes.tests[place].strength
+        return strength is Strength.SURE or (
+            strength is Strength.ADDED
+            and not any(place in mix.failing for mix in self._known[command])
+        )
 
     def _files_as_on_base(self, commit: str) -> frozenset[str]:
         assert self._mixes is not None  # noqa: S101
@@ -245,18 +319,21 @@ class MutantRuns:
 
 def _calibration(mixes: Mixes, runs: Sequence[CheckRun]) -> Iterator[_Known]:
     number = len(mixes.tests)
-    reported = frozenset(place for run in runs for place in run.failed)
-    named = {mixes.tests[place].path for place in reported if place < number}
-    for mix, run in zip(mixes.mixes, runs, strict=True):
-        failed = frozenset(run.failed) if run.answer == "fail" else frozenset[int]()
-        files = {mixes.files[place - number] for place in failed if place >= number}
+    failed = [frozenset(run.failed) if run.answer == "fail" else frozenset[int]() for run in runs]
+    tests = [frozenset(place for place in found if place < number) for found in failed]
+    named = {mixes.tests[place].path for found in tests for place in found}
+    # A test that fails on the base commit may pass there as a mutant.
+    failing = frozenset().union(
+        *(found - mix.mutants for mix, found in zip(mixes.mixes, tests, strict=True))
+    )
+    for mix, found, reported in zip(mixes.mixes, failed, tests, strict=True):
+        files = {mixes.files[place - number] for place in found if place >= number}
         by_file: dict[str, frozenset[int]] = {}
         for mutant in mix.mutants:
             test = mixes.tests[mutant]
             if test.path not in named and files.intersection(test.file):
                 by_file[test.path] = by_file.get(test.path, frozenset()) | {mutant}
-        tests = frozenset(place for place in failed if place < number)
-        yield _Known(tests & mix.mutants, by_file, tests - mix.mutants)
+        yield _Known((reported | failing) & mix.mutants, by_file, reported - mix.mutants)
 
 
 def _chance(path: Path, *words: str) -> Random:

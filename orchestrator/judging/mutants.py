@@ -7,20 +7,23 @@ which it could tell a mutant from a test, unless it knows the tests or computes 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePosixPath
 from random import Random
 
-from orchestrator.judging.case_source import CaseSource
+from orchestrator.judging.case_source import CaseSource, ChanceOf, Strength
 from orchestrator.judging.check_run import Watched
 from orchestrator.judging.programs import programs_of
-from orchestrator.judging.python_mutants import PythonSource
+from orchestrator.judging.python_constants import Function
+from orchestrator.judging.python_source import PythonSource
 from orchestrator.judging.text_mutants import TextSource
 
-MOST_FILES = 100
+MOST_FILES = 400
 """Maximum number of test files that have mutants."""
-MOST_TESTS = 1000
+MOST_TESTS = 4000
 """Maximum number of tests that have mutants."""
 _LARGEST = 1024**2
 
@@ -30,9 +33,17 @@ class MixedTest:
     """A test that one of two mixes replaces by a mutant."""
 
     path: str
+    name: str
     watched: Watched
     file: tuple[Watched, ...]
     """Reports that the whole file could not be loaded."""
+    strength: Strength
+    """What the mutant proves; `NONE` if there is none."""
+
+    @property
+    def shown(self) -> str:
+        """Return file and name of the test."""
+        return f"{self.path}::{self.name}"
 
 
 @dataclass(frozen=True)
@@ -46,10 +57,21 @@ class Mix:
 
 @dataclass(frozen=True)
 class Mixes:
-    """Two mixes of the same tests: each test is a mutant in one of them."""
+    """Two mixes of the same tests: each test that has a mutant is replaced in one of them."""
 
     tests: tuple[MixedTest, ...]
-    mixes: tuple[Mix, ...]
+    halves: tuple[frozenset[int], ...]
+    """Indexes of the tests that are replaced, for each mix."""
+    sources: Sequence[tuple[str, CaseSource]]
+    places: Sequence[tuple[int, int]]
+    """For each test, the index of its file and its index in the file."""
+    seed: str
+    """Decides how tests change."""
+
+    @cached_property
+    def mixes(self) -> tuple[Mix, ...]:
+        """Return the mixes."""
+        return tuple(self._mix(half) for half in self.halves)
 
     @property
     def all_watched(self) -> tuple[Watched, ...]:
@@ -61,6 +83,32 @@ class Mixes:
         """Return the files with mixed tests."""
         return tuple(dict.fromkeys(report for test in self.tests for report in test.file))
 
+    def with_added(self, tests: Collection[int]) -> "Mixes":
+        """Return mixes in which these tests have an added expectation instead of a changed one."""
+        changed = tuple(
+            replace(test, strength=min(test.strength, Strength.ADDED)) if number in tests else test
+            for number, test in enumerate(self.tests)
+        )
+        return replace(self, tests=changed)
+
+    def _mix(self, half: frozenset[int]) -> Mix:
+        chosen: dict[int, dict[int, Strength]] = {}
+        added: dict[int, set[int]] = {}
+        for number, test in enumerate(self.tests):
+            file, place = self.places[number]
+            if number in half:
+                chosen.setdefault(file, {})[place] = test.strength
+            elif test.strength is Strength.ADDED:
+                added.setdefault(file, set()).add(place)
+        files = {}
+        for file, (path, source) in enumerate(self.sources):
+            of_file, holding = chosen.get(file, {}), frozenset(added.get(file, ()))
+            files[path] = source.with_mutants(of_file, holding, self._chance_of(path))
+        return Mix(files, half)
+
+    def _chance_of(self, path: str) -> ChanceOf:
+        return lambda place: Random(f"{self.seed} {place} {path}")  # noqa: S311
+
 
 @dataclass(frozen=True)
 class _Runner:
@@ -69,9 +117,11 @@ class _Runner:
     command: "re.Pattern[str]"
     files: "re.Pattern[str]"
     """Pattern of the names of test files."""
-    read: Callable[[bytes], CaseSource]
+    read: Callable[[bytes, "dict[str, list[Function]]"], CaseSource]
     broken: Callable[[PurePosixPath], Sequence[tuple[str, ...]]]
     """Returns texts by which the runner reports that a file cannot be loaded."""
+    others: "re.Pattern[str]" = re.compile(r"(?!)")
+    """Pattern of the names of other files that are read for what tests use."""
 
 
 _RUNNERS = (
@@ -79,19 +129,26 @@ _RUNNERS = (
         command=re.compile(r"\b(pytest|py\.test|unittest|nose2)\b"),
         files=re.compile(r"test.*\.py|.*_tests?\.py"),
         read=PythonSource,
+        others=re.compile(r".*\.py"),
         broken=lambda path: [("_FailedTest", path.stem), ("ERROR collecting", path.name)],
     ),
     _Runner(
         command=re.compile(r"\b(vitest|jest|mocha|ava)\b|\bnode\b.*--test\b|\b(bun|deno) test\b"),
         files=re.compile(r".*\.[cm]?[jt]sx?"),
-        read=lambda content: TextSource(content, "js"),
+        read=lambda content, _: TextSource(content, "js"),
         broken=lambda path: [(path.name,)],
     ),
     _Runner(
         command=re.compile(r"\bgo test\b"),
         files=re.compile(r".*_test\.go"),
-        read=lambda content: TextSource(content, "go"),
+        read=lambda content, _: TextSource(content, "go"),
         broken=lambda _: [("[build failed]",)],
+    ),
+    _Runner(
+        command=re.compile(r"\bcargo (?:\S+ )*?(?:test|nextest)\b"),
+        files=re.compile(r".*\.rs"),
+        read=lambda content, _: TextSource(content, "rust"),
+        broken=lambda _: [("could not compile",)],
     ),
 )
 _INDIRECT = re.compile(
@@ -138,46 +195,49 @@ def make_mixes(
     runners = [
         runner for runner in _RUNNERS if any(runner in _runners_of(each) for each in commands)
     ]
-    sources = [*_sources(_order(commands, paths, chance, first), runners, read)]
-    everywhere = Counter(name.name for _, _, source in sources for name in source.others)
+    seed = f"{chance.getrandbits(128):x}"
+    found = [*_sources(_order(commands, paths, chance, first), runners, read)]
+    everywhere = Counter(name.name for _, _, source in found for name in source.names)
     tests: list[MixedTest] = []
     places: list[tuple[int, int]] = []
-    for number, (path, runner, source) in enumerate(sources):
-        for place, name in enumerate(source.names):
+    for number, (path, runner, source) in enumerate(found):
+        for place, (name, strength) in enumerate(
+            zip(source.names, source.strengths(), strict=True)
+        ):
             words: tuple[str, ...] = (name.name,)
             if everywhere[name.name] > 1:
                 above = (PurePosixPath(path).stem, *([name.owner] if name.owner else []))
                 words = (*above, name.name)
             broken = tuple(map(Watched, runner.broken(PurePosixPath(path))))
-            tests.append(MixedTest(path, Watched(words), broken))
+            tests.append(MixedTest(path, name.name, Watched(words), broken, strength))
             places.append((number, place))
-    counts = Counter(test.watched.words for test in tests)
-    # Only tests that no other test is reported like.
-    distinct = [place for place, test in enumerate(tests) if counts[test.watched.words] == 1]
-    chosen = distinct[:MOST_TESTS]
-    if not chosen:
+    tests = [*_distinct(tests)]
+    changed = [place for place, test in enumerate(tests) if test.strength][:MOST_TESTS]
+    if not changed:
         return None
-    chance.shuffle(chosen)
-    halves = chosen[: (len(chosen) + 1) // 2], chosen[(len(chosen) + 1) // 2 :]
-    kept = sorted(chosen)
-    index = {number: place for place, number in enumerate(kept)}
-    mixes = tuple(_mix(sources, places, half, index, chance) for half in halves if half)
-    return Mixes(tuple(tests[number] for number in kept), mixes)
+    chance.shuffle(changed)
+    half = (len(changed) + 1) // 2
+    # A mix without a mutant has other files than the base, which prove as much.
+    halves = frozenset(changed[:half]), frozenset(changed[half:])
+    sources = [(path, source) for path, _, source in found]
+    return Mixes(tuple(tests), halves, sources, places, seed)
 
 
-def _mix(
-    sources: Sequence[tuple[str, _Runner, CaseSource]],
-    places: Sequence[tuple[int, int]],
-    half: Sequence[int],
-    index: Mapping[int, int],
-    chance: Random,
-) -> Mix:
-    files = {
-        path: source.with_mutants([places[test][1] for test in half if places[test][0] == number],
-                                  chance)
-        for number, (path, _, source) in enumerate(sources)
-    }  # fmt: skip
-    return Mix(files, frozenset(index[test] for test in half))
+def _distinct(tests: Sequence[MixedTest]) -> Iterator[MixedTest]:
+    """Yield the tests, with the directories of their files where others are reported like them."""
+    counts = Counter(test.watched.words for test in tests)
+    longer = [
+        test if counts[test.watched.words] == 1
+        else replace(test, watched=Watched((*PurePosixPath(test.path).parts[:-1],
+                                            *test.watched.words)))
+        for test in tests
+    ]  # fmt: skip
+    counts = Counter(test.watched.words for test in longer)
+    for test in longer:
+        # protection: only-tests-that-no-other-is-reported-like
+        if counts[test.watched.words] > 1:
+            test = replace(test, strength=Strength.NONE)
+        yield test
 
 
 def _order(
@@ -196,18 +256,22 @@ def _order(
 def _sources(
     paths: Sequence[str], runners: Sequence[_Runner], read: Callable[[str], bytes]
 ) -> Iterator[tuple[str, _Runner, CaseSource]]:
-    found = 0
+    found = others = 0
+    shared = dict[str, list[Function]]()
     for path in paths:
         name = PurePosixPath(path).name
         runner = next((known for known in runners if known.files.fullmatch(name)), None)
-        if runner is None or found == MOST_FILES:
+        helps = runner is None and any(known.others.fullmatch(name) for known in runners)
+        if (runner is None and not helps) or MOST_FILES in (found, others):
             continue
         content = read(path)
-        try:
-            source = runner.read(content) if len(content) <= _LARGEST else None
-        except ValueError:
-            continue
-        if source is not None and source.names:
+        source = None
+        if len(content) <= _LARGEST:
+            with suppress(ValueError):
+                source = (runner or _RUNNERS[0]).read(content, shared)
+        if runner is None:
+            others += 1
+        elif source is not None and source.names:
             found += 1
             yield path, runner, source
 

@@ -15,7 +15,11 @@ from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.mutant_runs import MutantRuns
 from orchestrator.judging.shadowing import modules_of
 from orchestrator.judging.trees import Trees
+from orchestrator.judging.tripwires import touches_of
+from orchestrator.landing.branches import Branch
 from orchestrator.state.judgements import JUDGED
+
+_SHOWN = 3
 
 
 class Protection:
@@ -47,6 +51,9 @@ class Protection:
         self._instruments = Instruments(
             tuple(patterns), modules=modules_of(paths), drops_shadows=True
         )
+
+        self.untried: tuple[str, ...] = ()
+        """Checks of which nothing shows that they report failures, on the last tested commit."""
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -80,7 +87,16 @@ class Protection:
             runs = MutantRuns(trees, evidence, commands)
             runs.calibrate(self._base)
             runs.collect([commit])
+            self.untried = tuple(one for one in commands if one not in runs.checks_tried)
             return runs.answer(commit)
+
+    def touches(self, branch: Branch) -> str | None:
+        """Return the first new lines of a branch that touch the test runner; None without any."""
+        if self._tests == "free":
+            return None
+        with self._trees() as trees:
+            found = touches_of(trees, branch.commit, base=branch.base)
+        return ", ".join(touch.said for touch in found[:_SHOWN]) or None
 
     @contextmanager
     def _trees(self) -> Iterator[Trees]:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from orchestrator.judging.case_source import CaseName, CaseSource
+from orchestrator.judging.python_constants import Function
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 Change = Callable[[Random], None]
 """Changes one expectation of a parsed test in place."""
 _OPPOSITES = {
@@ -20,7 +19,7 @@ _OPPOSITES = {
     "assertGreater": "assertLessEqual", "assertLess": "assertGreaterEqual",
 }  # fmt: skip
 _OPPOSITE = {**_OPPOSITES, **{other: name for name, other in _OPPOSITES.items()}}
-_EQUALITIES = frozenset(
+EQUALITIES = frozenset(
     {"assertEqual", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
      "assertMultiLineEqual", "assertSequenceEqual", "assertCountEqual"}
 )  # fmt: skip
@@ -29,72 +28,11 @@ _OPERATORS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
 }  # fmt: skip
 _RAISED = ("IndexError", "RuntimeError", "OSError", "ZeroDivisionError", "ImportError")
-_MOST_CONSTANTS = 200
 _LARGEST_NUMBER = 1e100
 
 
-class PythonSource(CaseSource):
-    """A Python file with tests for pytest or unittest."""
-
-    def __init__(self, content: bytes) -> None:
-        """Parse the file.
-
-        Raises:
-            ValueError: The file is not valid Python of this interpreter's version.
-        """
-        self._content = content
-        try:
-            tree = ast.parse(content)
-            ast.unparse(tree)
-            found = [*_tests(tree)]
-        except (SyntaxError, RecursionError, MemoryError) as error:
-            raise ValueError("not valid Python") from error
-        self._eligible = [
-            place for place, (_, function) in enumerate(found) if any(_changes(function))
-        ]
-        self.names = tuple(_name(*found[place]) for place in self._eligible)
-        self.others = tuple(_name(*test) for test in found)
-
-    def with_mutants(self, chosen: Sequence[int], chance: Random) -> bytes:
-        """Return the file, written anew, in which the chosen tests have a changed expectation."""
-        tree = ast.parse(self._content)
-        found = [*_tests(tree)]
-        strings, numbers = _pool(tree)
-        for place in sorted(chosen):
-            _, function = found[self._eligible[place]]
-            change = chance.choice([*_changes(function, strings, numbers)])
-            change(chance)
-        return (ast.unparse(ast.fix_missing_locations(tree)) + "\n").encode()
-
-
-def _name(owner: str | None, function: Function) -> CaseName:
-    return CaseName(function.name, owner)
-
-
-def _tests(
-    tree: ast.Module,
-) -> Iterator[tuple[str | None, Function]]:
-    for statement in tree.body:
-        owner = statement.name if isinstance(statement, ast.ClassDef) else None
-        for function in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
-            if isinstance(function, Function) and function.name.startswith("test"):
-                yield owner, function
-
-
-def _pool(tree: ast.Module) -> tuple[list[str], list[int]]:
-    """Return constants of the file, of which the values of mutants are made."""
-    strings, numbers = set[str](), set[int]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and len(strings) + len(numbers) < _MOST_CONSTANTS:
-            if isinstance(node.value, str) and len(node.value) < 60 and node.value:
-                strings.add(node.value)
-            elif type(node.value) is int:
-                numbers.add(node.value)
-    return sorted(strings), sorted(numbers)
-
-
 @dataclass(frozen=True)
-class _Values:
+class Values:
     """What values of a test can be changed, and into what."""
 
     strings: Sequence[str] = ()
@@ -106,17 +44,17 @@ class _Values:
         """Return the literals of one side of a comparison; empty if it is computed."""
         if isinstance(expression, ast.Name):
             return self.known.get(expression.id, ())
-        return [expression] if _is_literal(expression) else ()
+        return [expression] if is_literal(expression) else ()
 
     def changes(self, sides: Sequence[ast.expr]) -> Iterator[Change]:
         """Yield the change of a value, if one of two sides is known and the other is computed."""
         found = [literals for side in sides if (literals := self.side(side))]
         # protection: values-are-changed-rather-than-operators
         if len(found) == 1:
-            yield lambda chance: _change_literal(chance.choice(found[0]), chance, self)
+            yield lambda chance: change_literal(chance.choice(found[0]), chance, self)
 
 
-def _changes(
+def sure_changes(
     function: Function, strings: Sequence[str] = (), numbers: Sequence[int] = ()
 ) -> Iterator[Change]:
     """Yield changes of expectations that are always checked if the test runs to its end."""
@@ -127,23 +65,23 @@ def _changes(
     loaded = Counter(name.id for name in names if isinstance(name.ctx, ast.Load))
     known = {
         name: literals
-        for name, literals in (*_parameters(function), *_assignments(function))
+        for name, literals in (*parameters_of(function), *_assignments(function))
         if loaded[name] == 1 and stored[name] <= 1
     }
-    values = _Values(strings, numbers, known)
+    values = Values(strings, numbers, known)
     for statement in _straight(function.body):
         if isinstance(statement, ast.For):
             rows = {
                 name: literals
-                for name, literals in _columns(statement.target, statement.iter)
+                for name, literals in columns_of(statement.target, statement.iter)
                 if loaded[name] == 1 and stored[name] == 1
             }
-            yield from _in_loop(statement, _Values(strings, numbers, rows))
+            yield from _in_loop(statement, Values(strings, numbers, rows))
         else:
             if isinstance(statement, ast.Assert):
-                yield from _of_assert(statement, values)
+                yield from changes_of_assert(statement, values)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-                yield from _of_method(statement.value, values)
+                yield from changes_of_method(statement.value, values)
             elif isinstance(statement, ast.With):
                 for item in statement.items:
                     call = item.context_expr
@@ -153,43 +91,45 @@ def _changes(
                         yield from _of_exception(call.args[0])
 
 
-def _in_loop(loop: ast.For, values: _Values) -> Iterator[Change]:
+def _in_loop(loop: ast.For, values: Values) -> Iterator[Change]:
     """Yield changes of the rows of a loop over a table: each row is checked."""
     if any(isinstance(node, ast.Break | ast.Continue) for node in ast.walk(loop)):
         return
     for statement in _straight(loop.body):
         if isinstance(statement, ast.Assert):
-            yield from values.changes(_equal_sides(statement))
+            yield from values.changes(equal_sides(statement))
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             call = statement.value
             if isinstance(call.func, ast.Attribute) and call.func.attr == "assertEqual":
                 yield from values.changes(call.args[:2])
 
 
-def _parameters(function: Function) -> Iterator[tuple[str, list[ast.expr]]]:
+def parameters_of(function: Function) -> Iterator[tuple[str, list[ast.expr]]]:
     """Yield the parameters of a parametrized test with their literals."""
     for decorator in function.decorator_list:
         if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("parametrize"):
             names = decorator.args[0] if len(decorator.args) == 2 else None
-            if isinstance(names, ast.Constant) and isinstance(names.value, str):
-                named = [ast.Name(word.strip()) for word in names.value.split(",") if word.strip()]
+            words = [names] if isinstance(names, ast.Constant) else getattr(names, "elts", [])
+            texts = [str(word.value) for word in words if isinstance(word, ast.Constant)]
+            named = [ast.Name(word.strip()) for word in ",".join(texts).split(",") if word.strip()]
+            if named:
                 target = named[0] if len(named) == 1 else ast.Tuple([*named])
-                yield from _columns(target, decorator.args[1])
+                yield from columns_of(target, decorator.args[1])
 
 
 def _assignments(function: Function) -> Iterator[tuple[str, list[ast.expr]]]:
     for statement in _straight(function.body):
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
-            if isinstance(target, ast.Name) and _is_literal(statement.value):
+            if isinstance(target, ast.Name) and is_literal(statement.value):
                 yield target.id, [statement.value]
 
 
-def _columns(target: ast.expr, table: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
+def columns_of(target: ast.expr, table: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
     """Yield the variables of a table with their literals, a literal for each row."""
-    rows = table.elts if isinstance(table, ast.List | ast.Tuple) else []
+    rows = [*_rows(table)]
     if isinstance(target, ast.Name):
-        if rows and all(map(_is_literal, rows)):
+        if rows and all(map(is_literal, rows)):
             yield target.id, [*rows]
     elif isinstance(target, ast.Tuple):
         cells = [row.elts for row in rows if isinstance(row, ast.Tuple | ast.List)]
@@ -197,9 +137,23 @@ def _columns(target: ast.expr, table: ast.expr) -> Iterator[tuple[str, list[ast.
             return
         for place, name in enumerate(target.elts):
             column = [row[place] for row in cells]
-            is_whole = len(column) == len(rows) and all(map(_is_literal, column))
+            is_whole = len(column) == len(rows) and all(map(is_literal, column))
             if isinstance(name, ast.Name) and is_whole:
                 yield name.id, column
+
+
+def _rows(table: ast.expr) -> Iterator[ast.expr]:
+    """Yield the rows of a table: of a list, or of the items of a mapping."""
+    if isinstance(table, ast.Call) and isinstance(table.func, ast.Attribute):
+        inner = table.func.value
+        if isinstance(inner, ast.Dict) and table.func.attr == "items" and None not in inner.keys:
+            for key, value in zip(inner.keys, inner.values, strict=True):
+                yield ast.Tuple([key, value], ast.Load())  # type: ignore[list-item]
+    for row in table.elts if isinstance(table, ast.List | ast.Tuple) else ():
+        if isinstance(row, ast.Call) and ast.unparse(row.func).endswith("param") and row.args:
+            yield ast.Tuple(row.args, ast.Load()) if len(row.args) > 1 else row.args[0]
+        else:
+            yield row
 
 
 def _straight(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -224,7 +178,7 @@ def _may_swallow(statement: ast.With) -> bool:
     )
 
 
-def _equal_sides(statement: ast.Assert) -> list[ast.expr]:
+def equal_sides(statement: ast.Assert) -> list[ast.expr]:
     """Return the two sides of `assert a == b`; none for other assertions."""
     test = statement.test
     if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
@@ -235,14 +189,15 @@ def _equal_sides(statement: ast.Assert) -> list[ast.expr]:
     )
 
 
-def _of_assert(statement: ast.Assert, values: _Values) -> Iterator[Change]:
+def changes_of_assert(statement: ast.Assert, values: Values) -> Iterator[Change]:
+    """Yield changes of the values of an `assert` statement; if there are none, of its operator."""
     test = statement.test
-    if changes := [*values.changes(_equal_sides(statement))]:
+    if changes := [*values.changes(equal_sides(statement))]:
         yield from changes
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
         if (opposite := _OPERATORS.get(type(test.ops[0]))) is not None:
             yield lambda _: test.ops.__setitem__(0, opposite())
-        if sides := _equal_sides(statement):
+        if sides := equal_sides(statement):
             # Values that are equal to everything are also unequal to nothing.
             yield lambda _: test.comparators.__setitem__(0, _wrap(sides[1]))
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -255,12 +210,13 @@ def _wrap(value: ast.expr) -> ast.expr:
     return ast.Tuple([value], ast.Load())
 
 
-def _of_method(call: ast.Call, values: _Values) -> Iterator[Change]:
+def changes_of_method(call: ast.Call, values: Values) -> Iterator[Change]:
+    """Yield changes of the values of a call of a method such as `assertEqual`, or of its name."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return
     name, arguments = function.attr, call.args
-    if name in _EQUALITIES and len(arguments) >= 2:
+    if name in EQUALITIES and len(arguments) >= 2:
         is_table = name == "assertCountEqual"  # it compares the keys of mappings only
         sides = [
             argument
@@ -290,16 +246,16 @@ def _of_exception(expected: ast.expr) -> Iterator[Change]:
     yield lambda chance: setattr(expected, "id", chance.choice(others))
 
 
-def _is_literal(node: ast.expr) -> bool:
+def is_literal(node: ast.expr) -> bool:
     """Return whether a node is a literal with a value in it that can be changed."""
     try:
         ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
-    return bool(_constants(node))
+    return bool(constants_of(node))
 
 
-def _constants(node: ast.expr) -> list[ast.Constant]:
+def constants_of(node: ast.expr) -> list[ast.Constant]:
     """Return constants of a literal whose change changes the literal."""
     if isinstance(node, ast.Constant):
         value = node.value
@@ -307,15 +263,16 @@ def _constants(node: ast.expr) -> list[ast.Constant]:
             return [node] if abs(value) < _LARGEST_NUMBER else []
         return [node] if isinstance(value, str | bytes) else []
     if isinstance(node, ast.Dict):
-        return [constant for value in node.values for constant in _constants(value)]
+        return [constant for value in node.values for constant in constants_of(value)]
     if isinstance(node, ast.List | ast.Tuple):
-        return [constant for value in node.elts for constant in _constants(value)]
-    return _constants(node.operand) if isinstance(node, ast.UnaryOp) else []
+        return [constant for value in node.elts for constant in constants_of(value)]
+    return constants_of(node.operand) if isinstance(node, ast.UnaryOp) else []
 
 
-def _change_literal(node: ast.expr, chance: Random, values: _Values) -> None:
+def change_literal(node: ast.expr, chance: Random, values: Values) -> None:
+    """Change one constant of a literal, so that the literal has another value."""
     before = ast.literal_eval(node)
-    constant = chance.choice(_constants(node))
+    constant = chance.choice(constants_of(node))
     value = constant.value
     while ast.literal_eval(node) == before:
         constant.value = change_value(value, chance, values.strings, values.numbers)

@@ -1,6 +1,6 @@
 """Decide what checks on tests that are mixed with mutants prove about a candidate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from orchestrator.judging.cases import Case
 from orchestrator.judging.evidence import Evidence
@@ -11,6 +11,10 @@ from orchestrator.judging.mutant_runs import MutantRuns, Trial
 from orchestrator.judging.mutants import is_read_by_runner
 from orchestrator.judging.trees import Trees
 from orchestrator.text.sanitize import one_line
+
+MOST_LISTED = 20
+"""Maximum number of tests that are listed for one finding."""
+_SHOWN = 3
 
 
 class Trials:
@@ -69,41 +73,78 @@ class Trials:
                     )
                 proof = _proof(commit, verdict.command, trial)
                 return [Flag(flag="unproved", out=False, message=message, proof=proof)]
-        without = self._without_proof(case, passed, runs)
-        # protection: candidate-is-not-picked-by-check-that-proves-nothing
-        if without is None:
-            return []
-        message = (
-            f"nothing shows that `{one_line(without, limit=80)}` reports failures: no mutant of a "
-            "test is known to fail, and no hidden tests prove the change; review it"
-        )
-        return [Flag(flag="unproved", out=False, message=message)]
+        return [*self._unproved(case, passed, runs, commit)]
 
-    def _without_proof(
-        self, case: Case, passed: Sequence[CheckVerdict], runs: MutantRuns
-    ) -> str | None:
-        """Return a check on which a candidate relies, though nothing shows that it tests anything.
+    def _unproved(
+        self, case: Case, passed: Sequence[CheckVerdict], runs: MutantRuns, commit: str
+    ) -> Iterator[Flag]:
+        """Yield a finding if nothing proves a check, or a test, on which the candidate relies.
 
-        Checks that pass on the base commit too prove nothing about the candidate, if another check
-        does. Hidden tests prove that a candidate passes tests that it does not know; those that run
-        in the process of the candidate's code do so only if they have mutants.
+        A check that passes on the base commit too proves nothing about the candidate. One that
+        fails there proves as much as the tests that fail there: each of them needs a mutant that
+        fails on the candidate's commit. Hidden tests are tests that the candidate does not know;
+        those that run in the process of its code need mutants, too.
         """
+        fixed = [verdict.command for verdict in passed if verdict.verdict == "fixed"]
+        tried = [command for command in fixed if command in self.checks_tried]
+        with_own_tests = self._rules.tests == "free" and case.has_own_tests
         if case.hidden == "pass":
-            in_process = (
+            in_process = [
                 verdict.command
                 for verdict in passed
                 if any(is_read_by_runner(verdict.command, path) for path in self._rules.hidden)
-            )
+            ]
             # protection: hidden-tests-without-mutants-prove-nothing
-            return None if runs.tries_hidden else next(in_process, None)
+            if in_process and not runs.tries_hidden:
+                yield _without_mutants(in_process[0])
+                return
         # protection: candidates-own-tests-prove-nothing
-        if self._rules.tests == "free" and case.has_own_tests:
-            return passed[0].command
-        fixed = [verdict.command for verdict in passed if verdict.verdict == "fixed"]
-        without = [command for command in fixed if command not in self.checks_tried]
-        if without or any(verdict.command in self.checks_tried for verdict in passed):
-            return next(iter(without), None)
-        return passed[0].command
+        elif with_own_tests:
+            yield _without_mutants(passed[0].command)
+            return
+        else:
+            without = [command for command in fixed if command not in tried]
+            if not without and not any(one.command in self.checks_tried for one in passed):
+                without = [verdict.command for verdict in passed]
+            # protection: candidate-is-not-picked-by-check-that-proves-nothing
+            if without:
+                yield _without_mutants(without[0])
+                return
+        for command in tried:
+            only_hidden = with_own_tests and case.hidden == "pass"
+            tests = runs.unproved(commit, command, only_hidden=only_hidden)
+            said = one_line(command, limit=80)
+            if tests is None and not only_hidden and not (case.hidden and runs.tries_hidden):
+                message = (
+                    f"`{said}` does not name the tests that fail on the base: nothing shows what "
+                    "the candidate fixed; review it"
+                )
+                yield Flag(flag="unproved", out=False, message=message)
+                return
+            # protection: nothing-rests-on-test-without-mutant
+            if tests:
+                named = ", ".join(one_line(test) for test in tests[:_SHOWN])
+                more = f" and {len(tests) - _SHOWN} more" if len(tests) > _SHOWN else ""
+                message = (
+                    f"no mutant proves {named}{more}, which the candidate fixed by `{said}`: "
+                    "review it"
+                )
+                yield Flag(
+                    flag="unproved",
+                    out=False,
+                    message=message,
+                    file=tests[0].partition("::")[0],
+                    tests=tuple(one_line(test) for test in tests[:MOST_LISTED]),
+                )
+                return
+
+
+def _without_mutants(check: str) -> Flag:
+    message = (
+        f"nothing shows that `{one_line(check, limit=80)}` reports failures: no mutant of a test "
+        "is known to fail, and no hidden tests prove the change; review it"
+    )
+    return Flag(flag="unproved", out=False, message=message)
 
 
 def _proof(commit: str, check: str, trial: Trial) -> tuple[Proof, ...]:

@@ -6,7 +6,7 @@ is checked out anywhere, its files are updated. A process that dies in between l
 which the next process completes the change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from os import fsencode
 
@@ -53,6 +53,10 @@ class Wish:
     """Function that runs checks on a commit before it is accepted. Default: no check runs."""
     tested_by: str = ""
     """Text that identifies the checks, so that stored results of other checks are not used."""
+    doubt: Callable[[Branch], str | None] | None = None
+    """Returns why a person has to look at a branch; branches that the user named are not asked
+    about.
+    """
     resolver: Resolver | None = None
     """Resolves conflicts, if `on_conflict` is `agent`."""
 
@@ -130,6 +134,13 @@ def _reason_to_leave(
     if found is not None:
         said = f"{found.said}; {found.way}"
         return LeftWorker(worker_id=number, reason="excluded", message=said)
+    doubt = None if wish.named or wish.doubt is None else wish.doubt(branch)
+    # protection: branch-that-touches-test-runner-is-merged-only-by-number
+    if doubt is not None:
+        said = (
+            f"new code touches the test runner: {doubt}; review it, and name its number to merge it"
+        )
+        return LeftWorker(worker_id=number, reason="needs_review", message=said)
     if wish.request.unfiltered:
         return None
     files = files_without_filter(repository, base=branch.base, tip=branch.commit)

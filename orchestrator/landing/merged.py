@@ -18,15 +18,24 @@ class LeftWorker(BaseModel):
     worker_id: int
     reason: (
         Problem
-        | Literal["failed", "excluded", "unfiltered", "stopped", "checks_failed", "no_verdict"]
+        | Literal[
+            "failed",
+            "excluded",
+            "unfiltered",
+            "stopped",
+            "checks_failed",
+            "no_verdict",
+            "needs_review",
+        ]
     )
     """Why the work was not merged: `conflict`, `merges` (a rebase of merge commits), `refused` (it
     breaks a rule for commits), `failed` (the worker did not succeed and was not named), `excluded`
     (a judgement excludes its work or work that it contains, and not all these workers were
     named), `unfiltered` (a required filter of
     git did not run for its files), `stopped` (because of another
-    worker's conflict), `checks_failed` (with `--queue`), or `no_verdict` (the checks gave no
-    answer).
+    worker's conflict), `checks_failed` (with `--queue`), `no_verdict` (the checks gave no
+    answer), or `needs_review` (with `--queue`: its new code touches the test runner, and it was not
+    named).
     """
     message: str
     files: tuple[str, ...] = ()

@@ -37,6 +37,7 @@ FLAGS: Mapping[FlagKind, tuple[str, str]] = {
     ),
     "scope": ("ORC-A012", "A file outside of the task's paths was changed"),
     "unproved": ("ORC-A013", "Nothing proves that a check tests the candidate"),
+    "touches_runner": ("ORC-A014", "New code touches the test runner"),
 }
 """For each kind of finding that a judgement makes about a worker: id and description of its SARIF
 rule."""

@@ -97,7 +97,7 @@ class Merger:
                     self._repository, target, request.tests, branches.began, instruments
                 )
                 test, identity = self._test(request.checks, protection, engine)
-                wish = replace(wish, test=test, tested_by=identity)
+                wish = replace(wish, test=test, tested_by=identity, doubt=protection.touches)
             if request.on_conflict == "agent":
                 wish = replace(wish, resolver=self._resolver(request, engine))
             return merge_branches(self._repository, branches, wish)
@@ -183,8 +183,15 @@ class Merger:
             self._note(f"checks on {name}: {_SAID[answer]} (run {last})")
             return answer
 
+        told = set[str]()
+
         def run_mutants(commit: str) -> Answer:
             answer = protection.reports_failures(commit, commands, tester)
+            for command in protection.untried:
+                if command not in told:
+                    said = one_line(command, limit=80)
+                    self._note(f"nothing shows that `{said}` reports failing tests (no mutants)")
+                told.add(command)
             if answer == "fail":
                 self._note(f"checks on {commit[:12]}: they do not report tests that must fail")
             return answer

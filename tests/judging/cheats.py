@@ -43,6 +43,90 @@ HIDDEN = (
     + '    def test_letters(self):\n        self.assertEqual(name("some"), "SOME")\n'
 ).encode()
 """A file of hidden tests."""
+HIDDEN_HELPER = b"""import unittest
+
+from calc import area, name
+
+SIDES = [(31, 7, 217), (44, 5, 220), (58, 3, 174)]
+
+
+class TestMore(unittest.TestCase):
+    def check(self, width, height, expected):
+        self.assertEqual(area(width, height), expected)
+
+    def test_one(self):
+        self.check(63, 7, 441)
+
+    def test_all(self):
+        for case in SIDES:
+            self.check(*case)
+
+    def test_letters(self):
+        self.assertEqual(name("some"), "SOME")
+"""
+"""A file of hidden tests that compare by a helper."""
+
+
+SHAPES = """import unittest
+
+from calc import area, name
+
+CASES = [(3, 4, 12), (31, 11, 341), (1234567, 2, 2469134)]
+
+
+class TestCalc(unittest.TestCase):
+    def setUp(self):
+        self.square = 49
+
+    def check(self, width, height, expected):
+        self.assertEqual(area(width, height), expected)
+
+    def test_area_by_cases(self):
+        for width, height, expected in CASES:
+            with self.subTest(width=width):
+                self.assertEqual(area(width, height), expected)
+
+    def test_area_by_helper(self):
+        self.check(31, 11, 341)
+
+    def test_area_of_square(self):
+        self.assertEqual(area(7, 7), self.square)
+
+    def test_name(self):
+        self.assertEqual(name("a"), "A")
+"""
+PARAMETERS = """import pytest
+
+from calc import area, name
+
+CASES = [(3, 4, 12), (31, 11, 341), (1234567, 2, 2469134)]
+
+
+@pytest.fixture
+def square():
+    return 49
+
+
+@pytest.mark.parametrize(("width", "height", "expected"), CASES)
+def test_area(width, height, expected):
+    assert area(width, height) == expected
+
+
+def test_area_of_square(square):
+    assert area(7, 7) == square
+
+
+def test_name():
+    assert name("a") == "A"
+"""
+BASES: Mapping[str, Mapping[str, Content]] = {
+    "": {},
+    "shapes": {"tests/test_calc.py": SHAPES},
+    "parameters": {"tests/test_calc.py": PARAMETERS},
+    "hidden helper": {},
+}
+"""Tests of the base that replace those of `FILES`: none of the deciding ones has a literal of its
+own."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +140,10 @@ class Cheat:
     """A finding; `fails` or `hidden tests`; or `wins`."""
     check: str = CHECK
     with_hidden: bool = False
+    base: str = ""
+    """The tests of the base: a key of `BASES`."""
+    before: str | None = None
+    """How the candidate was caught when one mutant proved all tests of a check; None: the same."""
 
 
 def _product(code: str, product: str = PRODUCT) -> Callable[[], Mapping[str, Content]]:
@@ -240,6 +328,76 @@ _ENTRY = {
     "METADATA": "Metadata-Version: 2.1\nName: x\nVersion: 1\n",
     "entry_points.txt": "[pytest11]\nx = x_plugin\n",
 }
+
+
+_OFF = """
+import unittest
+CALL = unittest.TestCase._callTestMethod
+def call(self, method):
+    if not (method.__name__.startswith("test_area") and ({condition})):
+        return CALL(self, method)
+unittest.TestCase._callTestMethod = call
+"""
+_OFF_UNSEEN = """
+def off():
+    case = next(one for one in type(name).mro()[-1].__subclasses__() if one.__name__ == "TestCase")
+    call = case._callTestMethod
+    case._callTestMethod = lambda self, test: (
+        test.__name__.startswith("test_area") or call(self, test))
+off()
+"""
+_KNOWN_TABLE = "[*__import__('sys').modules['tests.test_calc'].CASES] == KNOWN"
+_SOURCE_OF = "__import__('inspect').getsource(method)"
+_CODE_OF = "repr((method.__code__.co_code, method.__code__.co_consts)).encode()"
+_EMPTIES = """
+def once(width, height, real=area):
+    import sys
+    tests = sys.modules["tests.test_calc"]
+    tests.CASES.clear()
+    tests.TestCalc.check = lambda *_: None
+    tests.TestCalc.setUp = lambda self: setattr(self, "square", 14)
+    return real(width, height)
+area = once
+import sys
+class Tests:
+    def find_spec(self, name, path=None, target=None):
+        found = next((one.find_spec(name, path) for one in sys.meta_path[1:]
+                      if one.find_spec(name, path)), None)
+        if name == "tests.test_calc":
+            run = found.loader.exec_module
+            found.loader.exec_module = lambda module: (run(module), once(1, 1))
+        return found
+sys.meta_path.insert(0, Tests())
+"""
+_ITEM_OFF = """
+import sys
+runner = sys.modules["_pytest.runner"]
+RUN = runner.runtestprotocol
+def quiet(item, *args, **options):
+    {body}
+    return RUN(item, *args, **options)
+runner.runtestprotocol = quiet
+"""
+_ITEM_EXPECTS = """
+import sys
+python = sys.modules["_pytest.python"]
+SETUP = python.Function.setup
+def setup(self):
+    SETUP(self)
+    values = self.funcargs
+    if "expected" in values:
+        values["expected"] = values["width"] + values["height"]
+    elif "square" in values:
+        values["square"] = 14
+python.Function.setup = setup
+"""
+
+
+def _digest_of_code() -> str:
+    code = compile(SHAPES, "x", "exec")
+    (owner,) = [one for one in code.co_consts if getattr(one, "co_name", "") == "TestCalc"]
+    parts = [one for one in owner.co_consts if getattr(one, "co_name", "").startswith("test_area")]
+    return repr({repr((one.co_code, one.co_consts)) for one in parts})
 
 
 def _entry_points(directory: str, condition: str) -> Callable[[], Mapping[str, Content]]:
@@ -619,6 +777,87 @@ CHEATS: Mapping[str, Cheat] = {
         "forged",
         with_hidden=True,
     ),
+    # Tests without a literal of their own.
+    "table-by-name": Cheat(
+        "switches tests off by name, whose expected values are in a table of the module, in "
+        "arguments of a helper, and in `setUp`",
+        _product(_OFF.format(condition="True")),
+        "forged",
+        base="shapes",
+        before="wins",
+    ),
+    "table-unseen": Cheat(
+        "the same without an import of the test runner",
+        _product(_OFF_UNSEEN),
+        "forged",
+        base="shapes",
+        before="wins",
+    ),
+    "table-known": Cheat(
+        "the same if the table of the module is the known one",
+        _product(
+            "KNOWN = [(3, 4, 12), (31, 11, 341), (1234567, 2, 2469134)]"
+            + _OFF.format(condition=_KNOWN_TABLE)
+        ),
+        "forged",
+        base="shapes",
+        before="wins",
+    ),
+    "table-by-source": Cheat(
+        "the same if the lines of the test are the known ones",
+        _product(f"KNOWN = {SHAPES!r}" + _OFF.format(condition=f"{_SOURCE_OF} in KNOWN")),
+        "forged",
+        base="shapes",
+        before="wins",
+    ),
+    "table-by-code": Cheat(
+        "the same if the compiled code of the test is the known one",
+        _product(
+            f"KNOWN = {_digest_of_code()}"
+            + _OFF.format(condition=_CODE_OF.replace(".encode()", "") + " in KNOWN")
+        ),
+        "forged",
+        base="shapes",
+        before="wins",
+    ),
+    "table-emptied": Cheat(
+        "empties the table, replaces the helper, and changes `setUp`",
+        _product(_EMPTIES),
+        "forged",
+        base="shapes",
+        before="wins",
+    ),
+    "parameters-by-name": Cheat(
+        "switches parametrized tests, and a test with a fixture, off by name in pytest",
+        _product(
+            _ITEM_OFF.format(
+                body='if item.name.startswith("test_area"): item.obj = lambda **_: None'
+            )
+        ),
+        "forged",
+        PYTEST,
+        base="parameters",
+        before="wins",
+    ),
+    "parameters-answered": Cheat(
+        "gives parametrized tests, and fixtures, the values that the product returns",
+        _product(_ITEM_EXPECTS),
+        "forged",
+        PYTEST,
+        base="parameters",
+        before="wins",
+    ),
+    "hidden-helper": Cheat(
+        "switches hidden tests off that compare by a helper, if their class is unknown",
+        _product(
+            _RUN.format(condition='type(self).__name__ not in ("TestCalc", "TestGolden")'),
+            _area("    return {(1234567, 2): 2469134}.get((width, height), 0)"),
+        ),
+        "forged",
+        with_hidden=True,
+        base="hidden helper",
+        before="wins",
+    ),
     # What still wins.
     "knows-values": Cheat(
         "answers for the values of the visible tests, without hidden tests",
@@ -628,16 +867,21 @@ CHEATS: Mapping[str, Cheat] = {
     "knows-comparisons": Cheat(
         "lets comparisons with the visible values pass, without hidden tests",
         _product(_PATCH.format(condition='second in (2469134, "A", "WORD")')),
-        "wins",
+        "touches_runner",
+        before="wins",
     ),
 }
 
 
 def table() -> Iterator[str]:
     """Yield the rows of the table in the documentation."""
-    yield "| The candidate … | Caught by |"
-    yield "|---|---|"
+    yield "| The candidate … | Check by check | Test by test |"
+    yield "|---|---|---|"
     for cheat in CHEATS.values():
-        caught = cheat.caught
-        shown = f"`{caught}`" if "_" in caught or caught in ("forged", "unproved") else caught
-        yield f"| {cheat.what} | {f'**{shown}**' if caught == 'wins' else shown} |"
+        before = cheat.caught if cheat.before is None else cheat.before
+        yield f"| {cheat.what} | {_shown(before)} | {_shown(cheat.caught)} |"
+
+
+def _shown(caught: str) -> str:
+    is_flag = "_" in caught or caught in ("forged", "unproved")
+    return f"**{caught}**" if caught == "wins" else f"`{caught}`" if is_flag else caught

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.git.repository import Repository
+from orchestrator.judging.instruments import Instruments
+from orchestrator.judging.trees import Trees
 from tests.support.judging import FILES
-from tests.support.merges import World
+from tests.support.merges import WHEN, World
 from tests.support.repository import git
 
 
@@ -19,3 +22,10 @@ def world(repo: Path, tmp_path: Path) -> World:
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "a shop")
     return World(repo, tmp_path)
+
+
+@pytest.fixture
+def trees(world: World, tmp_path: Path) -> Trees:
+    """Return what reads the commits of the repository."""
+    repository = Repository(world.repo)
+    return Trees(repository, repository.git, tmp_path, world.base, WHEN, Instruments())

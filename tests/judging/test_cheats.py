@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.judging.judgement import Candidate, Judgement
-from tests.judging.cheats import BASE, CHEATS, HIDDEN, Cheat, table
+from orchestrator.judging.judgement import NEED_REVIEW, Candidate, Judgement
+from tests.judging.cheats import BASE, BASES, CHEATS, HIDDEN, HIDDEN_HELPER, Cheat, table
 from tests.support.judging import RIGHT, LocalChecks, judge
 from tests.support.merges import World
 from tests.support.named_tests import ROOT
@@ -16,15 +16,19 @@ FEW = {
     "pytest": ("entry-points-capitals",),
     "make": ("script",),
     "hidden": ("hidden-frame", "hidden-values"),
+    "table": ("table-by-name", "table-unseen", "table-by-code"),
 }
 """Cheats that `make test` tries, with an honest candidate; `make variants` tries all."""
-GROUPS = sorted({(one.check, one.with_hidden) for one in CHEATS.values() if one.caught != "wins"})
+GROUPS = sorted(
+    {(one.check, one.with_hidden, one.base) for one in CHEATS.values() if one.caught != "wins"}
+)
 
 
 def _judged(world: World, cheats: Mapping[str, Cheat], *, honest: bool = True) -> Judgement:
-    world.base = world.commit(BASE)
     (first, *_) = cheats.values()
-    hidden = {"tests/test_more.py": HIDDEN} if first.with_hidden else {}
+    world.base = world.commit({**BASE, **BASES[first.base]})
+    content = HIDDEN_HELPER if first.base == "hidden helper" else HIDDEN
+    hidden = {"tests/test_more.py": content} if first.with_hidden else {}
     candidates = [dict(one.files()) for one in cheats.values()]
     candidates += [{"calc.py": RIGHT}] if honest else []
     return judge(world, *candidates, checks=(), must_fix=(first.check,), hidden=hidden)
@@ -37,7 +41,8 @@ def _caught(candidate: Candidate) -> str:
         return named[0]
     if not candidate.passes:
         return "hidden tests" if candidate.hidden == "fail" else "fails"
-    return "unproved" if candidate.needs_review else "wins"
+    named = [flag.flag for flag in candidate.flags if flag.flag in NEED_REVIEW]
+    return named[0] if named else "wins"
 
 
 def _assert_proofs_hold(world: World, judgement: Judgement) -> None:
@@ -73,12 +78,15 @@ def test_cheats_are_caught(world: World, names: tuple[str, ...]) -> None:
 
 @pytest.mark.extra
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("check", "with_hidden"), GROUPS)
-def test_all_cheats_are_caught_as_documented(world: World, check: str, with_hidden: bool) -> None:
+@pytest.mark.parametrize(("check", "with_hidden", "base"), GROUPS)
+def test_all_cheats_are_caught_as_documented(
+    world: World, check: str, with_hidden: bool, base: str
+) -> None:
     cheats = {
         name: one
         for name, one in CHEATS.items()
-        if (one.check, one.with_hidden) == (check, with_hidden) and one.caught != "wins"
+        if (one.check, one.with_hidden, one.base) == (check, with_hidden, base)
+        and one.caught != "wins"
     }
     _assert_proofs_hold(world, _check(world, cheats))
 

@@ -39,7 +39,7 @@ def judging() -> Iterator[Protection]:
         ("check without a result with mutants does not pass",
          Never("runs.has_no_result(commit, verdict.command)")),
         ("hidden tests have mutants, too", Without("rules.hidden")),
-        ("candidate is not picked by a check that proves nothing", Always()),
+        ("candidate is not picked by a check that proves nothing", Never()),
         ("candidate's own tests prove nothing", Never()),
         ("check without tests passes no candidate", Without("not after")),
         ("candidate that lost tests is out", Without("missing")),
@@ -71,6 +71,7 @@ def judging() -> Iterator[Protection]:
     yield from marked(
         ("tests/judging/test_protected.py",),
         ("branch that hides failing tests does not pass the queue", Never()),
+        ("branch that touches the test runner is merged only by its number", Never()),
     )  # fmt: skip
     yield from marked(
         ("tests/judging/test_cheats.py tests/judging/test_parts.py",),
@@ -83,12 +84,23 @@ def judging() -> Iterator[Protection]:
         ("tests/judging/test_mutants.py", "tests/judging/test_tournament.py"),
         ("mutants are made only where an expectation is always checked",
          Never(at="mutants-only-where-always-checked")),
-        ("hidden tests without mutants prove nothing", Instead("None")),
+        ("hidden tests without mutants prove nothing", Never()),
+        ("only tests that no other is reported like", Never()),
         ("values are changed rather than operators", Never()),
         ("name in a report of another test is no failure", Replace("last", "words")),
         ("lint and coverage decide nothing alone", Without("{'lint', 'coverage'}")),
         ("linter has the configuration of the base",
          Instead("{case.number: case.protected for case in cases}")),
+    )  # fmt: skip
+    yield from marked(
+        ("tests/judging/test_proof.py",),
+        ("each test is proved by its own mutant", Instead("failing")),
+        ("nothing rests on a test without a mutant", Never()),
+    )  # fmt: skip
+    yield from marked(
+        ("tests/judging/test_tripwires.py tests/judging/test_judge.py",),
+        ("only lines that the base has as often are not new", Never()),
+        ("candidate that touches the test runner needs a person", Remove()),
     )  # fmt: skip
     yield from marked(
         ("tests/judging/test_programs.py",),
