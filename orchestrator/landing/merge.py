@@ -135,7 +135,7 @@ def _reason_to_leave(
         said = f"{found.said}; {found.way}"
         return LeftWorker(worker_id=number, reason="excluded", message=said)
     doubt = None if wish.named or wish.doubt is None else wish.doubt(branch)
-    # protection: branch-that-touches-test-runner-is-merged-only-by-number
+    # protection: branch-that-touches-test-runner-is-merged-only-by-its-number
     if doubt is not None:
         said = (
             f"new code touches the test runner: {doubt}; review it, and name its number to merge it"

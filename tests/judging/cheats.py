@@ -806,7 +806,7 @@ CHEATS: Mapping[str, Cheat] = {
     "table-by-source": Cheat(
         "the same if the lines of the test are the known ones",
         _product(f"KNOWN = {SHAPES!r}" + _OFF.format(condition=f"{_SOURCE_OF} in KNOWN")),
-        "forged",
+        "unproved",
         base="shapes",
         before="wins",
     ),
@@ -816,14 +816,14 @@ CHEATS: Mapping[str, Cheat] = {
             f"KNOWN = {_digest_of_code()}"
             + _OFF.format(condition=_CODE_OF.replace(".encode()", "") + " in KNOWN")
         ),
-        "forged",
+        "unproved",
         base="shapes",
         before="wins",
     ),
     "table-emptied": Cheat(
         "empties the table, replaces the helper, and changes `setUp`",
         _product(_EMPTIES),
-        "forged",
+        "unproved",
         base="shapes",
         before="wins",
     ),
