@@ -28,10 +28,15 @@ _TIMEOUT = 120.0
 _MOST_SAID = 32 * 1024**2
 _MOST_REQUESTS = 100
 """Maximum number of requests from branches of the same name, in the repository and its forks."""
+_SSH_TIMEOUT = 10.0
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,250}")
+_SSH_HOSTS = {"ssh.github.com": "github.com", "altssh.gitlab.com": "gitlab.com"}
+"""Hosts that only serve git by ssh, at the port of HTTPS, and the hosts of their forges."""
 _MOST_OF_LOG = 1024**2
 """Number of bytes at the end of a job's log that are read."""
 _ADDRESS = re.compile(
-    r"(?:[a-z+]+://(?:[^/]*@)?(?P<host>[^/:@]+)(?::\d+)?/|(?:[^/@]+@)?(?P<short>[^/:@]+):)"
+    r"(?:(?P<scheme>[a-z+]+)://(?:(?P<user>[^/]*)@)?(?P<host>[^/:@]+)(?::(?P<port>\d+))?/"
+    r"|(?:(?P<who>[^/@]+)@)?(?P<short>[^/:@]+):)"
     r"/*(?P<path>[^:@]+?)(?:\.git)?/*"
 )
 
@@ -290,7 +295,11 @@ def find_forge(
         ConfigError: The program is not installed.
     """
     repo = repository_name(url)
-    host = (repo or "").partition("/")[0]
+    alias, _, path = (repo or "").partition("/")
+    real = _host_behind(url, alias)
+    repo = repo and f"{real}/{path}"
+    # The name of a host that is the user's own may say what the address does not.
+    host = f"{real} {alias}"
     named = wanted or ("glab" if "gitlab" in host else "gh" if "github" in host else None)
     found = [kind for kind in (GitHub, GitLab) if shutil.which(kind.program)]
     chosen = [kind for kind in (GitHub, GitLab) if kind.program == named] or found or [GitHub]
@@ -313,6 +322,39 @@ def repository_name(url: str) -> str | None:
     if found is None or url.startswith(("/", ".", "file:")):
         return None
     return f"{found['host'] or found['short']}/{found['path']}"
+
+
+def _host_behind(url: str, host: str) -> str:
+    """Return the host that ssh connects to for an address, such as that of a `Host` alias.
+
+    `ssh -G` makes no connection. It reads the user's configuration as every push does, and starts
+    the commands of `Match exec` there, as every push does.
+    """
+    found = _ADDRESS.fullmatch(url)
+    by_ssh = found is not None and (found["scheme"] or "ssh") in ("ssh", "git+ssh", "ssh+git")
+    if found is None or not by_ssh or not _PLAIN_NAME.fullmatch(host):
+        return host
+    user = found["user"] or found["who"] or ""
+    words = ["ssh", "-G", "-o", "CanonicalizeHostname=no"]
+    words += ["-l", user] if _PLAIN_NAME.fullmatch(user) else []
+    words += ["-p", found["port"]] if found["port"] else []
+    try:
+        with subprocess.Popen(
+            [*words, "--", host], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        ) as process:  # fmt: skip
+            timer = threading.Timer(_SSH_TIMEOUT, _kill, [process])
+            timer.start()
+            said = process.stdout.read(_MOST_OF_LOG) if process.stdout else b""
+            timer.cancel()
+            _kill(process)
+    except OSError:
+        return host
+    rows = (line.partition(" ") for line in said.decode("utf-8", "replace").split("\n"))
+    real = next((value for name, _, value in rows if name == "hostname"), host)
+    # Forges have names: an address, or a name without a domain, is only a way to the host.
+    is_name = "." in real and re.search(r"[A-Za-z]", real) and _PLAIN_NAME.fullmatch(real)
+    return _SSH_HOSTS.get(real, real) if is_name else host
 
 
 def shell_text(command: Sequence[str], stdin: str) -> str:

@@ -3,10 +3,13 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast
 
 import anyio
 from mcp.server import Server, ServerRequestContext
@@ -33,6 +36,9 @@ Allowed = Literal["run", "stop", "pick", "merge"]
 """What the user can allow clients to do."""
 LONGEST_CALL = 45.0
 """Seconds after which a call is answered that its work is not done yet."""
+_CHUNK = 64 * 1024
+_LINGER = 0.2
+"""Seconds for the answers to requests directly before the end of stdin."""
 _AT_ONCE = 8
 """Maximum number of threads for calls."""
 _MOST_LATE = 100
@@ -126,6 +132,10 @@ class Calls:
         )
 
     async def _answer(self, tool: Offered, sent: Mapping[str, Any]) -> BaseModel:
+        fields = tool.arguments.model_fields
+        # Clients send all arguments: an optional one that is null has its default.
+        optional = {name for name, field in fields.items() if not field.is_required()}
+        sent = {k: value for k, value in sent.items() if value is not None or k not in optional}
         given = json.dumps(sent, sort_keys=True)
         # Strict validation of Python objects would require tuples; JSON only has lists.
         asked = tool.arguments.model_validate_json(given)
@@ -184,12 +194,21 @@ def serve(offered: Iterable[Offered]) -> None:
     """
     server = server_of(offered)
 
-    async def run() -> None:
-        async with stdio_server() as (received, sent):
+    async def run(wire: int) -> None:
+        # The SDK reads in a thread, which Ctrl-C would wait for, and uses nothing but the lines.
+        lines = cast(anyio.AsyncFile[str], _lines(wire))
+        async with stdio_server(stdin=lines) as (received, sent):
             await server.run(received, sent, server.create_initialization_options())
 
+    wire = -1
     try:
-        anyio.run(run)
+        # Programs that are started meanwhile read the end of a file, and no requests.
+        wire = os.dup(0)
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        anyio.run(run, wire)
+    except OSError as error:
+        raise ConfigError("stdin or stdout cannot be used", key="stdio.unusable") from error
     except BaseExceptionGroup as group:
         streams, rest = group.split(OSError)
         if streams is None or rest is not None:
@@ -197,3 +216,28 @@ def serve(offered: Iterable[Offered]) -> None:
         if streams.subgroup(BrokenPipeError) is None:
             raise ConfigError("stdin or stdout cannot be used", key="stdio.unusable") from group
         # Otherwise the client has ended.
+    finally:
+        if wire >= 0:
+            os.dup2(wire, 0)
+            os.close(wire)
+
+
+async def _lines(descriptor: int) -> AsyncIterator[str]:
+    """Yield the lines of a terminal, pipe, socket or file until its end."""
+    begun = bytearray()
+    while True:
+        # A file is always ready, and cannot be waited for.
+        with suppress(PermissionError):
+            await anyio.wait_readable(descriptor)
+        data = os.read(descriptor, _CHUNK)
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            yield (bytes(begun) + line).decode("utf-8", "replace")
+            begun.clear()
+        begun += rest
+        if not data:
+            if begun:
+                yield begun.decode("utf-8", "replace")
+            # The SDK drops what is not answered when the lines end.
+            await anyio.sleep(_LINGER)
+            return

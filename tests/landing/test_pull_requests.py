@@ -1,5 +1,6 @@
 """Tests of pull requests: what is pushed, and what `gh` and `glab` are told."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from orchestrator.git.command import Git
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
+from orchestrator.landing import forges as forges_module
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.forges import find_forge, repository_name
 from orchestrator.landing.pull_requests import Published, PullRequestWish, publish
@@ -440,6 +442,80 @@ def test_missing_program_remote_and_branch_are_errors(
 )
 def test_repository_of_an_address(url: str, name: str | None) -> None:
     assert repository_name(url) == name
+
+
+SSH = """\
+Host github.com-work
+  HostName github.com
+Host by-port
+  HostName ssh.github.com
+  Port 443
+Host lab
+  HostName gitlab.%h.example
+Host named-gitlab-here
+  HostName forge.example
+Host ghe.example
+  HostName 10.1.2.3
+Host inner
+  HostName gate
+Match user deploy host special
+  HostName ghe.example
+Host canonical.example
+  CanonicalizeHostname yes
+  ProxyCommand touch {place}/evil
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the real ssh read a configuration of the test."""
+    place = tmp_path / "ssh-bin"
+    place.mkdir()
+    (place / "config").write_text(SSH.format(place=place))
+    (place / "ssh").write_text(f'#!/bin/sh\necho "$@" >> {place}/calls\n'
+                               f'exec /usr/bin/ssh -F {place}/config "$@"\n')  # fmt: skip
+    (place / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    return place
+
+
+@pytest.mark.parametrize(
+    ("url", "command"),
+    [
+        ("git@github.com-work:o/r.git", "gh --repo=github.com/o/r"),
+        ("ssh://git@github.com-work:443/o/r", "gh --repo=github.com/o/r"),
+        ("by-port:o/r", "gh --repo=github.com/o/r"),
+        ("ssh://git@ssh.github.com:443/o/r.git", "gh --repo=github.com/o/r"),
+        ("git@lab:group/sub/r", "glab --repo=https://gitlab.lab.example/group/sub/r"),
+        ("named-gitlab-here:g/r", "glab --repo=https://forge.example/g/r"),
+        ("git@ghe.example:o/r", "gh --repo=ghe.example/o/r"),
+        ("git@inner:o/r", "gh --repo=inner/o/r"),
+        ("deploy@special:o/r", "gh --repo=ghe.example/o/r"),
+        ("git@special:o/r", "gh --repo=special/o/r"),
+        ("git@canonical.example:o/r", "gh --repo=canonical.example/o/r"),
+        ("git@gitlab.unlisted.example:g/r", "glab --repo=https://gitlab.unlisted.example/g/r"),
+        ("https://github.com-work/o/r", "gh --repo=github.com-work/o/r"),
+        ("git@-oProxyCommand=x:o/r", "gh --repo=-oProxyCommand=x/o/r"),
+    ],
+)
+def test_host_of_an_alias_of_ssh_is_that_of_its_forge(
+    tmp_path: Path, ssh: Path, url: str, command: str
+) -> None:
+    found = find_forge(tmp_path, url, None, installed=False).command()
+    assert " ".join(found) == command
+    assert not (ssh / "evil").exists()
+    asked = (ssh / "calls").read_text() if (ssh / "calls").exists() else ""
+    assert bool(asked) is not url.startswith(("https:", "git@-"))
+
+
+@pytest.mark.parametrize("program", ["exit 255", "yes hostname ghe.example", "sleep 99"])
+def test_ssh_that_fails_or_does_not_end_changes_nothing(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(forges_module, "_SSH_TIMEOUT", 0.5)
+    (ssh / "ssh").write_text(f"#!/bin/sh\n{program}\n")
+    found = find_forge(tmp_path, "git@alias:o/r", None, installed=False).command()
+    assert found[-1] == ("--repo=ghe.example/o/r" if "yes" in program else "--repo=alias/o/r")
 
 
 class Sent:
