@@ -102,6 +102,7 @@ NO_API: dict[str, str] = {
     **dict.fromkeys(("cache warm", "cache ls", "cache clear"), _SET_UP),
     "kubernetes manifest": _SET_UP,
     **dict.fromkeys(("config schema", "spec schema", "config validate"), "is about files"),
+    "config allow": "is a decision of a person, or of a script in that person's name",
     "network sets": "reads the settings of package managers of this machine",
     "pr": "uses the user's programs and passwords for a forge",
 }

@@ -18,7 +18,7 @@ from orchestrator.agents.base import (
     SessionFiles,
     unsupported_settings,
 )
-from orchestrator.agents.output.fields import Claims, Cost, Count, Flag, Text, Words
+from orchestrator.agents.output.fields import Claims, Cost, Count, Flag, Text, Words, fields
 from orchestrator.agents.output.no_report import contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import (
@@ -28,7 +28,7 @@ from orchestrator.agents.output.search import (
     parse_object,
     text_tail,
 )
-from orchestrator.agents.plugin import ForeignAgent
+from orchestrator.agents.plugin import ForeignAgent, ForeignSessionAgent
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError
@@ -58,6 +58,7 @@ __all__ = [
     "Words",
     "WorkerSpec",
     "contradicted",
+    "fields",
     "find_report",
     "json_lines",
     "last_line",
@@ -98,7 +99,10 @@ def load_agent(name: str) -> Agent:
     if value.startswith(_OURS):
         agent: Agent = point.load()()
         return agent
-    return ForeignAgent(name, _package(point), point.load)
+    foreign = ForeignAgent(name, _package(point), point.load)
+    if not foreign.keeps_sessions:
+        return foreign
+    return ForeignSessionAgent(name, _package(point), point.load)
 
 
 def _package(point: EntryPoint) -> str:

@@ -1,5 +1,6 @@
 """Wrap an adapter from another package, so that each of its errors becomes a one-line message."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Final
@@ -14,6 +15,8 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    SessionAgent,
+    SessionFiles,
 )
 from orchestrator.agents.output.fields import as_line, as_summary
 from orchestrator.engine.protocol import ExitStatus
@@ -25,6 +28,14 @@ from orchestrator.worker_spec import WorkerSpec
 def _without_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("must not contain NUL")
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from error
     return text
 
 
@@ -58,6 +69,13 @@ class _Progress(_Part):
     cost: _Cost | None
     tokens: _Count | None = None
     steps: _Count | None
+    bounded: bool = True
+
+
+class _Session(_Part):
+    kept: tuple[_Text, ...]
+    id: Annotated[_Text, AfterValidator(_pattern)]
+    chosen: bool = False
 
 
 class _Outcome(_Part):
@@ -156,6 +174,11 @@ class ForeignAgent:
         texts = {"message": as_line(checked.message), "summary": as_summary(checked.summary)}
         return AgentOutcome(**{**dict(checked), **texts})
 
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether the adapter has a part of the protocol `SessionAgent`."""
+        return any(hasattr(self._agent, name) for name in ("session_files", "session_id"))
+
     @contextmanager
     def _guard(self, what: str) -> Iterator[None]:
         try:
@@ -173,3 +196,30 @@ class ForeignAgent:
             key="adapter.broken",
             hint=f"report this to the authors of the package `{self._package}`, or remove it",
         )
+
+
+class ForeignSessionAgent(ForeignAgent):
+    """An adapter from another package whose program continues sessions."""
+
+    _agent: SessionAgent
+
+    def __init__(self, name: str, package: str, load: Callable[[], Callable[[], Agent]]) -> None:
+        """Load the adapter of an entry point.
+
+        Raises:
+            ConfigError: The adapter cannot be loaded or is not a valid adapter.
+        """
+        super().__init__(name, package, load)
+        if not callable(getattr(self._agent, "session_id", None)):
+            raise self._defect("the method is missing: `session_id`")
+        with self._guard("session_files"):
+            checked = _Session.model_validate(self._agent.session_files)
+        self.session_files = SessionFiles(**dict(checked))
+
+    def session_id(self, output: AgentOutput) -> str | None:
+        """Return the result of the adapter's `session_id`; None if the adapter fails."""
+        try:
+            with self._guard("session_id"):
+                return _OPTIONAL_TEXT.validate_python(self._agent.session_id(output))
+        except ConfigError:
+            return None

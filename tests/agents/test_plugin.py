@@ -1,5 +1,6 @@
 """Tests that errors of adapters in other packages become one-line messages."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents import load_agent
+from orchestrator.agents import (
+    Claims,
+    Cost,
+    Count,
+    Flag,
+    SessionAgent,
+    SessionFiles,
+    load_agent,
+    plugin,
+)
 from orchestrator.agents.base import (
     Agent,
     AgentCommand,
@@ -16,7 +26,7 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
 )
-from orchestrator.agents.plugin import ForeignAgent
+from orchestrator.agents.plugin import ForeignAgent, ForeignSessionAgent
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ExitStatus
@@ -246,3 +256,92 @@ def test_adapter_that_fails_later_loses_no_work(
     assert result.status is Status.FAILED
     assert result.message == f"the adapter for `acme` is broken: {method}: {BOOM}"
     assert result.files_modified == ["x"]
+
+
+class Keeping(Acme):
+    session_files = SessionFiles(kept=("{id}.json",), id=r"s-\d+")
+
+    def session_id(self, output: AgentOutput) -> str | None:  # noqa: ARG002
+        return "s-1"
+
+
+KEEPING = """
+from orchestrator.agents import SessionFiles
+from orchestrator.agents.shell import ShellAgent
+
+class AcmeAgent(ShellAgent):
+    name = "acme"
+    session_files = SessionFiles(kept=("a",), id="s", chosen=True)
+
+    def session_id(self, output):
+        return "s"
+"""
+
+
+def test_sessions_of_an_adapter_are_used(installed: Callable[..., None]) -> None:
+    installed(KEEPING)
+    agent = load_agent("acme")
+    assert isinstance(agent, SessionAgent)
+    assert agent.session_files == SessionFiles(kept=("a",), id="s", chosen=True)
+    assert agent.session_id(NOWHERE) == "s"
+
+
+def test_adapter_without_sessions_has_none(installed: Callable[..., None]) -> None:
+    installed()
+    assert not isinstance(load_agent("acme"), SessionAgent)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"session_id": 3}, "the method is missing: `session_id`"),
+        ({"session_files": None}, "session_files"),
+        ({"session_files": SessionFiles(kept="a", id="s")}, "session_files.kept"),  # type: ignore[arg-type]
+        ({"session_files": SessionFiles(kept=("",), id="s")}, "session_files.kept.0"),
+        ({"session_files": SessionFiles(kept=(), id="(")}, "must be a regular expression"),
+        ({"session_files": SessionFiles(kept=(), id="")}, "session_files.id"),
+    ],
+)
+def test_invalid_sessions_are_reported(changed: dict[str, Any], said: str) -> None:
+    def load() -> Callable[[], Agent]:
+        return type("Changed", (Keeping,), changed)
+
+    assert said in told(lambda: ForeignSessionAgent("acme", "orchestrator-acme", load))
+
+
+@pytest.mark.parametrize("instead", [boom, giving(3), giving("")])
+def test_failing_session_id_means_that_no_session_is_kept(instead: Callable[..., object]) -> None:
+    made = type("Changed", (Keeping,), {"session_id": instead})
+    agent = ForeignSessionAgent("acme", "orchestrator-acme", lambda: made)
+    assert agent.session_id(NOWHERE) is None
+
+
+@pytest.mark.parametrize(
+    ("checked", "real"),
+    [
+        (plugin._Progress, AgentProgress), (plugin._Outcome, AgentOutcome),
+        (plugin._Command, AgentCommand), (plugin._Session, SessionFiles),
+    ],
+)  # fmt: skip
+def test_no_field_of_an_adapters_value_is_lost(checked: type[Any], real: type[Any]) -> None:
+    assert {*checked.model_fields} == {field.name for field in dataclasses.fields(real)}
+
+
+class Usage(Claims):
+    spent: Count
+    costs: Cost = None
+
+
+class Report(Claims):
+    ok: Flag
+    usage: Usage
+    more: Usage = Usage(spent=None)
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], [1], {}, True, {"spent": "x"}, {"costs": -1}])
+def test_impossible_part_of_a_report_counts_as_missing(value: object) -> None:
+    report = Report.model_validate({"ok": True, "usage": value, "more": value})
+    assert (report.ok, report.usage.spent, report.more.spent, report.usage.costs) == (
+        True, None, None, None,
+    )  # fmt: skip
+    assert Report.model_validate({"usage": {"spent": 3}}).usage.spent == 3

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from orchestrator.text.sanitize import ELLIPSIS, output_line, output_lines
 
@@ -50,9 +50,22 @@ Words = Annotated[str | None, BeforeValidator(_words)]
 
 
 class Claims(BaseModel):
-    """Base class of parsed reports: declared fields are validated, all others are ignored."""
+    """Base class of parsed reports: declared fields are validated, all others are ignored.
+
+    A part of a report may be of a class derived from it, too. What is no mapping counts as an
+    empty one, and a field that is missing counts as null.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_gaps(cls, value: object) -> object:
+        if isinstance(value, cls):
+            return value
+        missing = {info.alias or name: None for name, info in cls.model_fields.items()
+                   if info.is_required()}  # fmt: skip
+        return {**missing, **fields(value)}
 
 
 def fields(value: object) -> Mapping[str, object]:
