@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from orchestrator.cleanup.inventory import RecordedWorker, is_clean
 from orchestrator.errors import ConfigError
-from orchestrator.git.repository import Repository
-from orchestrator.git.worktree_list import ListedWorktree
+from orchestrator.git.git_directory import is_same
+from orchestrator.git.repository import WORKER_MARK, Repository
+from orchestrator.git.worktree_list import ListedWorktree, all_worktrees
 from orchestrator.results import WorkerResult
 from orchestrator.runs.reservation import keep_private
 from orchestrator.state.run_directory import RunDirectory
@@ -116,7 +117,26 @@ def check_ended_worker(directory: RunDirectory, record: RunRecord, message: Mess
 
 
 def _check_worktree(repository: Repository, worker: RecordedWorker) -> None:
-    """Check that the files in the worker's worktree, if there is one, are those of its branch."""
+    """Check that the files in the worker's worktree, if there is one, are those of its branch.
+
+    Its branch may also be checked out in another worktree, such as that which the user moved.
+    """
+    # protection: worker-continues-only-in-its-own-worktree
+    for other in all_worktrees(repository):
+        if other.head != worker.spec.ref or not other.is_present or other.path is None:
+            continue
+        if is_same(other.path, worker.path):
+            continue
+        moved = (other.git_dir / WORKER_MARK).exists()
+        back = ("git", "-C", str(repository.top), "worktree", "move", str(other.path))
+        raise ConfigError(
+            f"`{worker.spec.branch}` is checked out in {other.path}, which is not the worktree of "
+            f"worker {worker.spec.worker_id}",
+            key="worktree.elsewhere",
+            hint=f"move it back: `{shlex.join((*back, str(worker.path)))}`"
+            if moved
+            else "switch that worktree to another branch: the worker moves its own",
+        )
     worktree = worker.worktree()
     if worktree is not None:
         head = ListedWorktree(worktree.path, worktree.git_dir, is_present=True).head

@@ -219,6 +219,10 @@ def limits() -> Iterator[Protection]:
         ("container is removed after any error", Remove()),
     )  # fmt: skip
     yield from marked(
+        ("tests/runs/test_misplaced_worktrees.py",),
+        ("worker continues only in its own worktree", Remove()),
+    )  # fmt: skip
+    yield from marked(
         ("tests/worker/test_full_disk.py",),
         ("container stays until its end is recorded", Remove()),
         ("begun worker is not failed by its preparation", Never()),
