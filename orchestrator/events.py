@@ -32,6 +32,12 @@ class _Event(BaseModel):
     at: datetime = Field(default_factory=_now)
 
 
+UNSENT = "a notification could not be sent"
+"""Beginning of the notice that is shown even with `--quiet`: who relies on notifications sees no
+other.
+"""
+
+
 class Notice(_Event):
     """A message for the user, in one line."""
 

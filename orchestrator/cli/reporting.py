@@ -21,7 +21,7 @@ from orchestrator.reports.findings import findings
 from orchestrator.reports.formats import SYSTEMS, Target, parse_target
 from orchestrator.reports.logs import output_tail
 from orchestrator.reports.model import RunReport, read_run
-from orchestrator.reports.otlp import endpoint, export_trace
+from orchestrator.reports.otlp import endpoint, export_trace, is_disabled
 from orchestrator.results import Status
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import lines, one_line
@@ -77,7 +77,8 @@ class Reports:
         system = automatic_report(os.environ) if automatic else None
         if system and all(target.format != system for target in targets):
             targets.append(Target(system))
-        if any(target.format == "otlp-http" for target in targets):
+        sends_trace = any(target.format == "otlp-http" for target in targets)
+        if sends_trace and not is_disabled(os.environ):
             endpoint(os.environ)
         return cls(tuple(targets), quiet=quiet, artifacts=artifacts, junit=tuple(junit or ()))
 
@@ -198,7 +199,8 @@ def publish(
         OSError: A file of the CI system cannot be written, or the trace cannot be sent.
     """
     if system == "otlp-http":
-        export_trace(report, environ)
+        if said := export_trace(report, environ):
+            tell(f"warning: {said}")
         return
     workers = [worker for worker in report.workers if worker.result]
     if quiet:

@@ -9,28 +9,37 @@ workers.
 
 Nothing is sent unless the user asks for it (`--report otlp-http`) and one of these variables has an
 address: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, or `OTEL_EXPORTER_OTLP_ENDPOINT`, to which the path
-`/v1/traces` is appended.
+`/v1/traces` is appended. The other variables are those of OpenTelemetry's specification.
 """
 
 import hashlib
 import json
 import re
-import threading
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from http.client import HTTPException
 from urllib.parse import unquote
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator import outgoing
 from orchestrator.errors import ConfigError
 from orchestrator.record.states import Phase, PhaseKind, RunState
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.model import ERRORS, RunReport
 from orchestrator.results import Reason, Status
+from orchestrator.text.sanitize import one_line
 
 _TIMEOUT = 2.0
-"""Maximum number of seconds that the end of a run waits for the collector."""
+"""Maximum number of seconds that the end of a run waits for the collector, unless a variable sets
+it.
+"""
+_LONGEST = 60.0
+_LONGEST_MESSAGE = 300
+_PROTOCOL = "http/json"
+_EXPORTER = "OTEL_EXPORTER_OTLP_"
+_RESOURCE = "OTEL_RESOURCE_ATTRIBUTES"
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SEMANTIC_CONVENTIONS = "https://opentelemetry.io/schemas/1.44.0"
 _SERVER, _INTERNAL = 2, 1
 _OK, _ERROR = 1, 2
@@ -53,7 +62,10 @@ def trace(report: RunReport, environ: Mapping[str, str]) -> Json:
     """Return the trace of a run as an export request of OTLP/HTTP."""
     spans = list(_Trace(report, environ).spans())
     scope = {"scope": {"name": "orchestrator"}, "schemaUrl": _SEMANTIC_CONVENTIONS, "spans": spans}
-    resource = {"attributes": _attributes({"service.name": "orchestrator"})}
+    named = _pairs(environ.get(_RESOURCE, "")) or {}
+    service = environ.get("OTEL_SERVICE_NAME", "").strip() or named.get("service.name")
+    attributes = _attributes(named | {"service.name": service or "orchestrator"})
+    resource = {"attributes": attributes}
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
 
 
@@ -220,20 +232,48 @@ def _value(value: object) -> Json:
     return {"doubleValue": value} if isinstance(value, float) else {"stringValue": str(value)}
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """Refuse a redirect, so that the trace is sent only to the given address."""
+class _Partial(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    rejected_spans: int = Field(default=0, alias="rejectedSpans")
+    error_message: str = Field(default="", alias="errorMessage")
+
+
+class _Answer(BaseModel):
+    """A collector's answer. Strings stand for numbers of 64 bits."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    partial_success: _Partial | None = Field(default=None, alias="partialSuccess")
+
+
+def is_disabled(environ: Mapping[str, str]) -> bool:
+    """Return whether the variables of OpenTelemetry turn traces off."""
+    return (
+        environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+        or environ.get("OTEL_TRACES_EXPORTER", "").strip() == "none"
+    )
 
 
 def endpoint(environ: Mapping[str, str]) -> str:
-    """Return the address that traces are sent to.
+    """Return the address that traces are sent to, after a check of all variables.
 
     Raises:
-        ConfigError: No variable has a valid address.
+        ConfigError: No variable has a valid address, or the value of another one cannot be used.
     """
-    address = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
-    if not address and (base := environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")):
-        address = f"{base.rstrip('/')}/v1/traces"
+    _, protocol = _of_exporter(environ, "PROTOCOL")
+    if protocol not in ("", _PROTOCOL):
+        raise _unusable(environ, "PROTOCOL", f"must be `{_PROTOCOL}`: nothing else is spoken")
+    _seconds(environ)
+    _headers(environ)
+    if _pairs(environ.get(_RESOURCE, "")) is None:
+        raise ConfigError(
+            f"environment variable `{_RESOURCE}` must be `key=value,key=value`, percent-encoded",
+            key="variable.invalid",
+        )
+    name, address = _of_exporter(environ, "ENDPOINT")
+    if address and name == f"{_EXPORTER}ENDPOINT":
+        address = f"{address.rstrip('/')}/v1/traces"
     if not address.startswith(("http://", "https://")):
         raise ConfigError(
             "`--report otlp-http` needs the address of a collector",
@@ -243,46 +283,73 @@ def endpoint(environ: Mapping[str, str]) -> str:
     return address
 
 
-def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
+def _of_exporter(environ: Mapping[str, str], name: str) -> tuple[str, str]:
+    """Return the variable of the exporter in force, and its value; an empty one is none."""
+    names = (f"{_EXPORTER}TRACES_{name}", f"{_EXPORTER}{name}")
+    set_ones = ((key, environ[key].strip()) for key in names if environ.get(key, "").strip())
+    return next(set_ones, (names[1], ""))
+
+
+def _unusable(environ: Mapping[str, str], name: str, why: str) -> ConfigError:
+    variable, _ = _of_exporter(environ, name)
+    return ConfigError(f"environment variable `{variable}` {why}", key="variable.invalid")
+
+
+def _seconds(environ: Mapping[str, str]) -> float:
+    _, text = _of_exporter(environ, "TIMEOUT")
+    if not text:
+        return _TIMEOUT
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _LONGEST * 1000):
+        most = f"{_LONGEST * 1000:.0f}"
+        raise _unusable(environ, "TIMEOUT", f"must be a number of milliseconds from 1 to {most}")
+    return int(text) / 1000
+
+
+def _headers(environ: Mapping[str, str]) -> dict[str, str]:
+    _, text = _of_exporter(environ, "HEADERS")
+    found = _pairs(text)
+    if found is None or not all(
+        _HEADER.fullmatch(name) and value.isprintable() and value.isascii()
+        for name, value in found.items()
+    ):
+        # The value is a credential, as a rule.
+        raise _unusable(environ, "HEADERS", "must be `name=value,name=value`, percent-encoded")
+    return found
+
+
+def _pairs(text: str) -> dict[str, str] | None:
+    """Return pairs of names and percent-encoded values; None if the text has another form."""
+    found: dict[str, str] = {}
+    for item in filter(str.strip, text.split(",")):
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            return None
+        found[unquote(name.strip())] = unquote(value.strip())
+    return found
+
+
+def export_trace(report: RunReport, environ: Mapping[str, str]) -> str | None:
     """Send the trace of a run to the collector that the environment variables name.
 
+    Returns:
+        What the collector says of spans that it did not accept, or as a warning; None if nothing.
+
     Raises:
-        OSError: The collector did not accept the trace within two seconds.
-        ConfigError: No variable has the address of a collector.
+        OSError: The collector did not accept the trace in time.
+        ConfigError: A variable is missing, or its value cannot be used.
     """
+    if is_disabled(environ):
+        return None
+    address, timeout = endpoint(environ), _seconds(environ)
+    headers = {"Content-Type": "application/json", **_headers(environ)}
     body = json.dumps(trace(report, environ)).encode()
-    given = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS")
-    text = given or environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")
-    pairs = (pair.partition("=") for pair in text.split(",") if "=" in pair)
-    headers = {
-        "Content-Type": "application/json",
-        **{unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs},
-    }
-    request = urllib.request.Request(  # noqa: S310  # the scheme was checked
-        endpoint(environ), body, headers, method="POST"
-    )
-    # protection: traces-follow-no-redirect
-    opener = urllib.request.build_opener(_NoRedirects)
-    problems: list[Exception] = []
-
-    def send() -> None:
-        try:
-            with opener.open(request, timeout=_TIMEOUT):
-                pass
-        except (OSError, HTTPException, ValueError) as error:
-            problems.append(error)
-
-    # The timeout of a socket applies to each read: a collector that sends one byte each second
-    # would never exceed it. Looking up the name of a host has no timeout at all. The process does
-    # not wait for a daemon thread when it ends.
-    thread = threading.Thread(target=send, name="otlp", daemon=True)
-    thread.start()
-    # protection: no-collector-delays-end-of-run
-    thread.join(_TIMEOUT)
-    if thread.is_alive():
-        raise TimeoutError(f"the OpenTelemetry collector did not answer within {_TIMEOUT:g} s")
-    for problem in problems:
-        if isinstance(problem, OSError):
-            raise problem
-        said = f"the request to the collector failed: {type(problem).__name__}"
-        raise OSError(said) from problem
+    answer = outgoing.post(address, body, headers, timeout=timeout)
+    try:
+        told = _Answer.model_validate_json(answer or b"{}").partial_success or _Partial()
+    except ValidationError:
+        # Some collectors answer in protobuf although they were asked in JSON.
+        return None
+    said = one_line(told.error_message, limit=_LONGEST_MESSAGE)
+    if told.rejected_spans:
+        return f"the collector rejected {told.rejected_spans} spans: {said or 'no reason given'}"
+    return f"the collector warns: {said}" if said else None

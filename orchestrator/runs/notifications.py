@@ -12,10 +12,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPException
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Event, Intervention, RunDone, WorkerDone
+from orchestrator.outgoing import RequestFailedError
 from orchestrator.results import Reason, Status, WorkerResult, ended_word
 from orchestrator.runs.webhooks import post, signing_key
 from orchestrator.text.sanitize import one_line
@@ -30,7 +30,7 @@ sent.
 """
 _MOST = 100
 """Maximum number of queued notifications; if the queue is full, the oldest is dropped."""
-_FAILURES = (OSError, ValueError, HTTPException, subprocess.SubprocessError, OrchestratorError)
+_FAILURES = (OSError, ValueError, subprocess.SubprocessError, OrchestratorError)
 MOST_LISTED = 100
 """Maximum number of workers that the message at a run's end lists; the message's field `counts`
 includes all workers.
@@ -170,6 +170,8 @@ def send(target: str, message: bytes) -> str | None:
             return _run(["notify-send", "--", "orchestrator", text], b"")
         # protection: notification-command-runs-without-shell
         return _run(shlex.split(target), message)
+    except RequestFailedError as error:
+        return str(error)
     except _FAILURES as error:
         # protection: targets-output-is-not-shown
         return type(error).__name__

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
+from orchestrator.events import UNSENT, Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.record.status_file import StatusFile
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord
@@ -85,4 +85,4 @@ class Recorder:
             self._notifier.close()
 
     def _not_notified(self, problem: str) -> None:
-        self(Notice(message=f"a notification could not be sent ({problem})"))
+        self(Notice(message=f"{UNSENT} ({problem})"))

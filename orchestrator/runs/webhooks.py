@@ -12,20 +12,20 @@ import hmac
 import os
 import secrets
 import time
-import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException
-from urllib.error import HTTPError
 
 from tenacity import (
+    RetryCallState,
     retry,
     retry_if_exception,
     stop_after_attempt,
-    stop_after_delay,
+    stop_before_delay,
     wait_random_exponential,
 )
 
+from orchestrator import outgoing
 from orchestrator.errors import ConfigError
+from orchestrator.outgoing import RequestFailedError
 
 TIMEOUT = 10.0
 """Timeout of one request, in seconds."""
@@ -33,8 +33,11 @@ KEY_VARIABLE = "ORCHESTRATOR_NOTIFY_SECRET"
 """Variable with the key that signs messages."""
 _PREFIX = "whsec_"
 _SHORTEST_KEY = 16
-_TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""HTTP status codes of temporary failures, after which a message is sent again."""
+_LONGEST = 20.0
+"""Maximum number of seconds in which a message is sent again; a server that asks for a longer pause
+gets it no more.
+"""
+_BACKOFF = wait_random_exponential(multiplier=1.0, max=5.0)
 
 
 def signing_key(environ: Mapping[str, str] = os.environ) -> bytes | None:
@@ -68,35 +71,38 @@ def post(address: str, body: bytes, *, key: bytes | None = None) -> None:
         key: The key that signs the message.
 
     Raises:
-        OSError: The last attempt failed.
-        HTTPException: The last attempt failed.
-        ValueError: The address is invalid.
+        RequestFailedError: The last attempt failed.
     """
     message_id = f"msg_{secrets.token_hex(16)}"
     send_once(address, body, message_id, key)
 
 
-def _is_temporary(error: BaseException) -> bool:
-    if isinstance(error, HTTPError):
-        return error.code in _TEMPORARY
-    return isinstance(error, OSError | HTTPException)
+def _may_succeed(error: BaseException) -> bool:
+    """Return whether another attempt is worth it, and the server allows one in time."""
+    return (
+        isinstance(error, RequestFailedError)
+        and error.is_temporary
+        and (error.retry_after or 0.0) <= _LONGEST
+    )
+
+
+def _pause(attempts: RetryCallState) -> float:
+    error = None if attempts.outcome is None else attempts.outcome.exception()
+    asked = error.retry_after if isinstance(error, RequestFailedError) else None
+    return _BACKOFF(attempts) if asked is None else asked
 
 
 @retry(
-    retry=retry_if_exception(_is_temporary),
-    wait=wait_random_exponential(multiplier=1.0, max=5.0),
-    stop=stop_after_attempt(4) | stop_after_delay(20),
+    retry=retry_if_exception(_may_succeed),
+    wait=_pause,
+    stop=stop_after_attempt(4) | stop_before_delay(_LONGEST),
     reraise=True,
 )
 def send_once(address: str, body: bytes, message_id: str, key: bytes | None) -> None:
     """Send one request; the decorator repeats it after temporary failures."""
     headers = {"Content-Type": "application/json", **sign(message_id, body, key)}
-    request = urllib.request.Request(  # noqa: S310  # the scheme was checked
-        address, body, headers, method="POST"
-    )
     # protection: hanging-server-times-out
-    with urllib.request.urlopen(request, timeout=TIMEOUT):  # noqa: S310
-        pass
+    outgoing.post(address, body, headers, timeout=TIMEOUT)
 
 
 def sign(message_id: str, body: bytes, key: bytes | None) -> dict[str, str]:

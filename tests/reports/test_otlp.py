@@ -15,11 +15,13 @@ from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from orchestrator import outgoing
 from orchestrator.errors import ConfigError
 from orchestrator.record.states import RunState, WorkerState
 from orchestrator.reports import otlp
 from orchestrator.reports.otlp import endpoint, export_trace
 from orchestrator.results import Reason, Status
+from tests.support.errors import raises
 from tests.support.live import PATIENCE
 from tests.support.reports import RUN_ID, ended, ended_run, every_status
 
@@ -162,6 +164,90 @@ def test_a_collector_gets_the_trace(
     assert len(received) == 2
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({}, None),
+        ({"partialSuccess": None}, None),
+        ({"partialSuccess": {}}, None),
+        ({"partialSuccess": {"rejectedSpans": "3"}}, "rejected 3 spans: no reason given"),
+        (
+            {"partialSuccess": {"rejectedSpans": 2, "errorMessage": "too\nlong"}},
+            "2 spans: too long",
+        ),
+        ({"partialSuccess": {"errorMessage": "old version"}}, "the collector warns: old version"),
+        ("[" * 10**5, None),
+        ([1], None),
+    ],
+)
+def test_what_a_collector_rejects_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: object, told: str | None
+) -> None:
+    text = answer if isinstance(answer, str) else json.dumps(answer)
+    monkeypatch.setattr(outgoing, "post", lambda *_, **__: text.encode())
+    report = ended_run(tmp_path, [ended(tmp_path, 1)])
+    said = export_trace(report, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"})
+    assert said is None if told is None else told in str(said)
+
+
+def test_variables_of_the_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, bytes, dict[str, str], float]] = []
+
+    def post(address: str, body: bytes, headers: dict[str, str], *, timeout: float) -> bytes:
+        sent.append((address, body, headers, timeout))
+        return b""
+
+    monkeypatch.setattr(outgoing, "post", post)
+    report, base = ended_run(tmp_path, [ended(tmp_path, 1)]), "OTEL_EXPORTER_OTLP_"
+    general = {
+        f"{base}ENDPOINT": "http://a.example:4318/base/",
+        f"{base}HEADERS": "authorization=Bearer%20a%3Db,,x-y= z ",
+        f"{base}TIMEOUT": "1500",
+        f"{base}PROTOCOL": "http/json",
+        "OTEL_SERVICE_NAME": "mine",
+        "OTEL_RESOURCE_ATTRIBUTES": "service.name=other,team=a%2Cb",
+    }
+    export_trace(report, general)
+    address, body, headers, timeout = sent.pop()
+    assert (address, timeout) == ("http://a.example:4318/base/v1/traces", 1.5)
+    assert headers["authorization"] == "Bearer a=b"
+    assert headers["x-y"] == "z"
+    resource = json.loads(body)["resourceSpans"][0]["resource"]["attributes"]
+    values = {one["key"]: one["value"]["stringValue"] for one in resource}
+    assert values == {"service.name": "mine", "team": "a,b"}
+    # Those of traces come first; empty ones are none.
+    own = {
+        f"{base}TRACES_ENDPOINT": "https://b.example/x",
+        f"{base}TRACES_HEADERS": "k=v",
+        f"{base}TRACES_TIMEOUT": " ",
+        f"{base}PROTOCOL": "grpc",
+        f"{base}TRACES_PROTOCOL": "http/json",
+        "OTEL_SERVICE_NAME": "",
+    }
+    export_trace(report, general | own)
+    address, body, headers, timeout = sent.pop()
+    assert (address, timeout) == ("https://b.example/x", 1.5)
+    assert (headers["k"], "authorization" in headers) == ("v", False)
+    assert b'{"key": "service.name", "value": {"stringValue": "other"}}' in body
+    for off in ({"OTEL_SDK_DISABLED": "True"}, {"OTEL_TRACES_EXPORTER": "none"}):
+        assert export_trace(report, general | off) is None
+    assert sent == []
+    for name, wrong in (
+        (f"{base}PROTOCOL", "grpc"),
+        (f"{base}PROTOCOL", "http/protobuf"),
+        (f"{base}TIMEOUT", "0"),
+        (f"{base}TIMEOUT", "2s"),
+        (f"{base}TIMEOUT", "61000"),
+        (f"{base}HEADERS", "t0psecret"),
+        (f"{base}HEADERS", "a=t0psecret%0Ab"),
+        (f"{base}HEADERS", "a b=t0psecret"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team"),
+    ):
+        with raises("variable.invalid", name) as caught:
+            endpoint(general | {name: wrong})
+        assert "t0psecret" not in str(caught.value)
+
+
 def test_a_collector_that_is_down_is_an_error_of_the_report_only(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -193,7 +279,7 @@ def test_a_collector_that_never_ends_its_answer_holds_up_nothing(
         thread.start()
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
         report = ended_run(tmp_path, [ended(tmp_path, 1)])
-        with pytest.raises(OSError, match="did not answer within"):
+        with pytest.raises(OSError, match="no answer within"):
             export_trace(report, {"OTEL_EXPORTER_OTLP_ENDPOINT": address})
         left.set()
         thread.join()

@@ -18,10 +18,12 @@ from pathlib import Path
 import pytest
 from tenacity import wait_none
 
+from orchestrator import outgoing
 from orchestrator.config.loading import load_config
 from orchestrator.config.run import Triggers
 from orchestrator.errors import ConfigError
 from orchestrator.events import Notice, RunDone, WorkerDone
+from orchestrator.outgoing import RequestFailedError
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.runs import notifications as notify
 from orchestrator.runs import webhooks
@@ -225,9 +227,30 @@ class TestNotify:
     @pytest.mark.parametrize(("codes", "sent"), [((400, 204), 1), ((503,) * 9, 4)])
     def test_other_failures_are_reported(self, codes: tuple[int, ...], sent: int) -> None:
         with answering(*codes) as (address, requests):
-            assert send(address, b"{}") == "HTTPError"
+            assert send(address, b"{}") == f"the server answered with the status {codes[0]}"
         assert len(requests) == sent
         assert "webhook-signature" not in requests[0][0]
+
+    def test_pause_that_a_server_asks_for_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        slept: list[float] = []
+        monkeypatch.setattr(webhooks.send_once.retry, "wait", webhooks._pause)
+        monkeypatch.setattr(webhooks.send_once.retry, "sleep", slept.append)
+        failures: list[Exception | None] = [
+            RequestFailedError("busy", retry_after=seconds) for seconds in (7.0, 0.0)
+        ]
+
+        def post(*_: object, **__: object) -> bytes:
+            if failures and (error := failures.pop(0)) is not None:
+                raise error
+            return b""
+
+        monkeypatch.setattr(outgoing, "post", post)
+        assert send("http://127.0.0.1:1/", b"{}") is None
+        assert slept == [7.0, 0.0]
+        # A pause that ends too late is none.
+        failures[:] = [RequestFailedError("come back tomorrow", retry_after=86_400.0)]
+        assert send("http://127.0.0.1:1/", b"{}") == "come back tomorrow"
+        assert slept == [7.0, 0.0]
 
     def test_wrong_key_is_refused_before_the_run(
         self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
@@ -267,7 +290,8 @@ class TestNotify:
     def test_hanging_server_times_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(webhooks, "TIMEOUT", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:
-            assert send(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}") == "TimeoutError"
+            problem = send(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}")
+        assert problem == "no answer within 0.2 s"
 
     @pytest.mark.parametrize("target", ["/no/t0psecret", "http://127.0.0.1:t0psecret/"])
     def test_error_does_not_contain_the_target(self, target: str) -> None:

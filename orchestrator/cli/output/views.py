@@ -27,6 +27,7 @@ from orchestrator.cli.output.formats import title_of
 from orchestrator.cli.output.messages import show_json, tell
 from orchestrator.events import (
     MOMENTARY,
+    UNSENT,
     Event,
     Intervention,
     Notice,
@@ -98,10 +99,12 @@ def is_redrawn(stream: IO[str]) -> bool:
 
 
 class QuietView:
-    """Shows nothing."""
+    """Shows nothing but that notifications are not sent."""
 
     def __call__(self, event: Event) -> None:
-        """Ignore the event."""
+        """Show a notice of the event that nothing else tells."""
+        if isinstance(event, Notice) and event.message.startswith(UNSENT):
+            tell(notice_line(event.message))
 
     def __enter__(self) -> Self:
         return self

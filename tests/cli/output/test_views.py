@@ -11,6 +11,7 @@ from rich.console import Console
 from orchestrator.cli.output.live_table import MAX_FINISHED, BoardView
 from orchestrator.cli.output.views import PlainView, QuietView, make_view
 from orchestrator.events import (
+    UNSENT,
     Intervention,
     Notice,
     RunStarted,
@@ -363,6 +364,16 @@ class TestBoard:
                 thread.join(60)
         assert not any(thread.is_alive() for thread in threads)
         assert sum(worker.word == "success" for worker in view.run().workers) == 8
+
+
+class TestQuiet:
+    def test_only_that_notifications_are_not_sent_is_shown(self, capfd):
+        view = make_view(quiet=True)
+        with view:
+            view(Notice(message="something else"))
+            view(Notice(message=f"{UNSENT} (the server answered with the status 404)"))
+        assert "something else" not in (said := capfd.readouterr().err)
+        assert f"{UNSENT} (the server answered with the status 404)" in said
 
 
 class TestChoice:
