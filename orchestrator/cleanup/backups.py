@@ -24,12 +24,11 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
     if worktree is None or worker.is_half_shown(worktree):
         kept = tip
     else:
-        # protection: filters-disabled-in-snapshot
         tree = Tree(
             git_dir=worktree.git_dir,
             path=worktree.path,
             scratch=worker.directory.path / f"index-{worker.number}",
-            config=repository.without_filters(),
+            config=repository.comparing(),
         )
         commit = NewCommit(
             parent=head_of(repository, worktree) or worker.base,

@@ -335,7 +335,7 @@ def is_clean(repository: Repository, worker: RecordedWorker) -> bool:
     worktree = worker.worktree()
     if worktree is None:
         return not worker.path.exists()
-    git = Git(worktree.git_dir, work_tree=worktree.path, config=repository.without_filters())
+    git = Git(worktree.git_dir, work_tree=worktree.path, config=repository.comparing())
     copies = worker.copies()
     which = "all" if copies else "normal"
     try:

@@ -79,8 +79,7 @@ class Worktree:
         self._give_index()
 
     def _git(self, repository: Repository) -> Git:
-        # protection: filters-disabled-for-update
-        owner, config = owner_elsewhere(self.path), repository.without_filters()
+        owner, config = owner_elsewhere(self.path), repository.comparing()
         return Git(self.git_dir, work_tree=self.path, config=config, owner=owner)
 
     def _give_index(self, creator: tuple[int, int] = (0, 0)) -> None:
@@ -117,8 +116,7 @@ class Worktree:
         """
         wanted = owner or owner_elsewhere(self.path)
         creator = wanted if wanted is not None and can_own() else None
-        # protection: filters-disabled-for-checkout
-        config = {**repository.without_filters(), **repository.settings(_SPARSE)}
+        config = {**repository.comparing(), **repository.settings(_SPARSE)}
         git = Git(self.git_dir, work_tree=self.path, config=config, owner=creator)
         git.run("read-tree", "--reset", "-u", commit)
         # protection: index-of-worktree-belongs-to-caller
@@ -143,7 +141,7 @@ class Worktree:
             # again.
             return
         try:
-            config = {**repository.without_filters(), **_ACCEPTING}
+            config = {**repository.comparing(), **_ACCEPTING}
             git = Git(self.git_dir, work_tree=self.path, index=lock, config=config)
             paths = git.run("ls-files", "-z")
             # With `core.ignoreStat`, the first option records the stat data of files that git finds

@@ -2,8 +2,7 @@
 
 The location of the git directory and work tree is always given explicitly, so that git does not
 search for them. Git never runs a program that a repository or a user's configuration names:
-`gitsecurityboundary` in git's own manual says why. Only filters run, for the user's own checkout;
-they are switched off (`Repository.without_filters`) for a worker's files.
+`gitsecurityboundary` in git's own manual says why. `programs.py` lists the exceptions.
 """
 
 import copy
@@ -14,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,9 +25,18 @@ from orchestrator.errors import (
     OutputTooLongError,
     RepositoryError,
 )
-from orchestrator.git.defaults import CONFIG, ENVIRONMENT, KEPT
+from orchestrator.git.defaults import (
+    CONFIG,
+    ENVIRONMENT,
+    FOR_REMOTES,
+    KEPT,
+    PROGRAMS_FOR_REMOTES,
+    REMOTES,
+    SEALED,
+)
 from orchestrator.git.failures import excerpt, no_work_tree
 from orchestrator.git.limits import UNTRUSTED, Limits, creating_for
+from orchestrator.git.programs import Use, leads_into, overridden
 from orchestrator.text.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)
@@ -38,6 +47,12 @@ MOST_OUTPUT = 64 * 1024**2
 LONGEST_RECORD = 16 * 1024
 """Maximum bytes of a record in git's output; a path that can be checked out has at most 4096."""
 _PIECE = 64 * 1024
+_SINCE_VARIABLES = (2, 31)
+"""Version of git that reads settings from variables with any key."""
+_HOMES = ("HOME", "XDG_CONFIG_HOME")
+_ORIGINS = ("--show-scope", "--show-origin", "-z")
+_listings: dict[tuple[str, ...], "Listing"] = {}
+"""The settings that were listed last, by git directory and home directory."""
 
 _LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
 
@@ -46,6 +61,55 @@ def _is_locked(error: BaseException) -> bool:
     # Another git process, perhaps the user's, holds a lock for a moment. The command changed
     # nothing, so it may be repeated.
     return isinstance(error, GitCommandError) and bool(_LOCKED.search(error.stderr))
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The settings of a repository at some moment, and the files that they depend on."""
+
+    settings: tuple[tuple[str, str], ...]
+    files: Mapping[str, tuple[int, ...]]
+    """State of each file that has settings, or would have some if it existed."""
+
+    def is_current(self) -> bool:
+        """Return whether no file has changed."""
+        return all(_state_of(path) == state for path, state in self.files.items())
+
+    @classmethod
+    def parse(cls, text: str, git_dir: str, home: str, xdg: str) -> "Listing":
+        """Parse the output of `git config --list` with `_ORIGINS`."""
+        fields = text.split("\0")
+        files = {f"{home}/.gitconfig", f"{xdg or f'{home}/.config'}/git/config"}
+        files |= {f"{git_dir}/config", f"{git_dir}/config.worktree"}
+        settings = []
+        for scope, origin, entry in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
+            # Settings on the orchestrator's own git command line are not the user's.
+            if scope == "command":
+                continue
+            key, end, value = entry.partition("\n")
+            # A key without `=` is true; one with an empty value is false.
+            # protection: key-without-value-is-true
+            settings.append((key, value if end else "true"))
+            file = origin.removeprefix("file:")
+            files.add(file)
+            if re.fullmatch(r"include(if\..*)?\.path", key, re.DOTALL):
+                files.add(os.path.join(os.path.dirname(file), os.path.expanduser(value)))  # noqa: PTH111, PTH118, PTH120
+                # A condition may be about the branch.
+                files |= {f"{git_dir}/HEAD", f"{git_dir}/reftable/tables.list"}
+        return cls(tuple(settings), {path: _state_of(path) for path in files})
+
+
+def _state_of(path: str) -> tuple[int, ...]:
+    try:
+        info = os.stat(path)  # noqa: PTH116 - before every git command
+    except (OSError, ValueError):
+        return ()
+    return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
+def absolute_path(path: str) -> str:
+    """Return the absolute directories of a `PATH`."""
+    return os.pathsep.join(place for place in path.split(os.pathsep) if place.startswith("/"))
 
 
 class Git:
@@ -62,6 +126,8 @@ class Git:
         env: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         owner: tuple[int, int] | None = None,
+        use: Use | None = None,
+        sealed: bool = False,
     ) -> None:
         """Store the location of the repository and the settings of its commands.
 
@@ -75,13 +141,35 @@ class Git:
             limits: Limits of the processes: `UNTRUSTED` for commands that read data of a worker.
                 Default: no limit but `TIMEOUT`.
             owner: uid and gid of the files that commands create. Default: the caller's.
+            use: Which programs of the user may run. Default: none.
+            sealed: Whether the git directory is one of the orchestrator's own, for which no setting
+                of the user or of the machine counts.
         """
         self._limits = limits
         self._owner = owner
-        self._config = {**CONFIG, **(config or {})}
+        self._use = use
+        self._config = {**CONFIG, **(REMOTES if use == Use.REMOTES else {}), **(config or {})}
         self._cwd = work_tree
         # protection: clean-environment
         self._env = {key: os.environ[key] for key in KEPT if key in os.environ} | dict(ENVIRONMENT)
+        # A relative directory would be one of the work tree, whose files may be a worker's.
+        # protection: programs-are-not-looked-up-in-work-tree
+        self._env["PATH"] = absolute_path(self._env.get("PATH", os.defpath))
+        if use == Use.REMOTES:
+            asked = {key: os.environ[key] for key in FOR_REMOTES if key in os.environ}
+            # protection: programs-of-tree-in-variables-reach-no-remote
+            self._env |= {
+                key: value
+                for key, value in asked.items()
+                if key not in PROGRAMS_FOR_REMOTES or not leads_into(value, work_tree or Path())
+            }
+        self._lists = git_dir is not None and not sealed
+        if sealed:
+            # protection: own-git-directories-have-no-other-settings
+            self._env = {
+                **{key: value for key, value in self._env.items() if key not in _HOMES},
+                **SEALED,
+            }
         places = {
             "GIT_DIR": git_dir,
             "GIT_WORK_TREE": work_tree,
@@ -91,12 +179,53 @@ class Git:
         self._env |= {key: str(place) for key, place in places.items() if place is not None}
         self._env |= env or {}
 
-    def within(self, limits: Limits | None, config: Mapping[str, str] | None = None) -> "Git":
-        """Return a copy whose git processes have these resource limits and additional settings."""
+    def within(
+        self,
+        limits: Limits | None,
+        config: Mapping[str, str] | None = None,
+        *,
+        use: Use | None = None,
+    ) -> "Git":
+        """Return a copy whose git processes have these resource limits and additional settings.
+
+        With `use`, they may also run these programs of the user.
+        """
         limited = copy.copy(self)
         limited._limits = limits
         limited._config = {**self._config, **(config or {})}
+        limited._use = use or self._use
         return limited
+
+    def settings(self) -> Mapping[str, str]:
+        """Return the effective settings of the user for the repository, as they are now."""
+        return dict(self._listed())
+
+    def _listed(self) -> tuple[tuple[str, str], ...]:
+        """Return the settings of the user for the repository, with repetitions.
+
+        They are listed again when a file has changed: another process may change them at any time,
+        and a file that the configuration includes may be one of the tree.
+        """
+        place = tuple(self._env.get(name, "") for name in ("GIT_DIR", *_HOMES))
+        known = _listings.get(place)
+        # protection: changed-settings-are-listed-again
+        if known is None or not known.is_current():
+            command = ["git", *self._settings(self._config), "config", "--list", *_ORIGINS]
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, cwd=self._cwd,
+                env=self._env, timeout=TIMEOUT, check=False, start_new_session=True,
+            )  # fmt: skip
+            if done.returncode != 0:
+                said = done.stderr.decode("utf-8", "replace")
+                raise GitCommandError(("config", "--list"), done.returncode, said)
+            known = Listing.parse(os.fsdecode(done.stdout), *place)
+            _listings[place] = known
+        return known.settings
+
+    @staticmethod
+    def _settings(config: Mapping[str, str]) -> Iterator[str]:
+        for key, value in config.items():
+            yield from ("-c", f"{key}={value}")
 
     @retry(
         retry=retry_if_exception(_is_locked),
@@ -251,17 +380,34 @@ class Git:
         With `keeps_leases`, the process inherits open lock files of this process, which stay locked
         until both processes have ended.
         """
+        command, env = self._command(arguments)
         # protection: ctrl-c-does-not-reach-listings
         return subprocess.Popen(
-            self._command(arguments), stdin=stdin, stdout=stdout, stderr=stderr, cwd=self._cwd,
-            env=self._env, start_new_session=True, close_fds=not keeps_leases,
+            command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=self._cwd, env=env,
+            start_new_session=True, close_fds=not keeps_leases,
         )  # fmt: skip
 
-    def _command(self, arguments: Sequence[str]) -> list[str]:
-        settings = (f"{key}={value}" for key, value in self._config.items())
-        command = ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
+    def _command(self, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """Return the command line and the environment of a git command."""
+        configured = self._listed() if self._lists else ()
+        off = overridden(configured, use=self._use, tree=self._cwd)
+        # On a command line, a key ends at the first `=`.
+        plain = {key: value for key, value in off.items() if "=" not in key}
+        others = {key: value for key, value in off.items() if "=" in key}
+        if others and version() < _SINCE_VARIABLES:
+            raise RepositoryError(
+                f"git is too old to override the setting `{one_line(next(iter(others)))}`",
+                key="git.too-old",
+                hint="install git 2.31 or newer, or use a name without `=`",
+            )
+        env = dict(self._env)
+        for number, (key, value) in enumerate(others.items()):
+            env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        if others:
+            env["GIT_CONFIG_COUNT"] = str(len(others))
+        command = ["git", *self._settings({**plain, **self._config}), *arguments]
         command = creating_for(self._owner, command)
-        return self._limits.around(command) if self._limits else command
+        return self._limits.around(command) if self._limits else command, env
 
     def text(self, *arguments: str, stdin: bytes | None = None) -> str:
         """Run a command and return its stdout as text without the final newline."""
@@ -294,14 +440,15 @@ class Git:
         if isinstance(stdin, bytes):
             fed = {"input": stdin}
         try:
+            command, own_env = self._command(arguments)
             # protection: commands-have-timeout
             # protection: ctrl-c-does-not-reach-git
             return subprocess.run(
-                self._command(arguments),
+                command,
                 stdout=stdout,
                 stderr=stderr,
                 cwd=self._cwd,
-                env={**self._env, **env},
+                env={**own_env, **env},
                 timeout=timeout,
                 check=False,
                 # A new session, so that Ctrl-C at a terminal does not interrupt git in the middle.

@@ -7,7 +7,6 @@ and a plain `git status` of the user in this worktree would run them.
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,35 +15,10 @@ from pathlib import Path
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.git.command import Git
+from orchestrator.git.programs import harmless, in_tree
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree_list import list_linked_worktrees
 
-# Git appends path, old file, its id and mode, new file, its id and mode.
-_PLAIN_DIFF = """sh -c 'diff -u -- "$2" "$5"; true' diff"""
-# protection: programs-of-tree
-_HARMLESS = (
-    (r"core\.hookspath", "/dev/null"),
-    (r"core\.fsmonitor", "false"),
-    (r"filter\..*\.(clean|smudge|process)", ""),
-    (r"filter\..*\.required", "false"),
-    (r"diff\.external", _PLAIN_DIFF),
-    (r"diff\..*\.textconv", "cat"),
-    (r"diff\..*\.command", _PLAIN_DIFF),
-    (r"merge\..*\.driver", "false"),
-    (r"(core|sequence)\.editor", "vi"),
-    (r"core\.pager", "cat"),
-    (r"pager\..*", "false"),
-    (r"gpg\.(program|openpgp\.program)", "gpg"),
-    (r"gpg\.x509\.program", "gpgsm"),
-    (r"gpg\.ssh\.(program|defaultkeycommand)", "ssh-keygen"),
-    (r"core\.sshcommand", "ssh"),
-    (r"core\.(askpass|gitproxy|alternaterefscommand)", "false"),
-    (r"credential\.(.*\.)?helper", ""),
-    (r"interactive\.difffilter", "cat"),
-    (r"(hook|trailer)\..*\.(command|cmd)", "true"),
-)
-"""Patterns of settings that name a program, each with a harmless value."""
-_HOOKS = "core.hookspath"
 _EXTENSION = "extensions.worktreeconfig"
 _TREE = "core.worktree"
 _SETTINGS = "config.worktree"
@@ -52,11 +26,6 @@ _SETTINGS = "config.worktree"
 _ENABLED = "worktree-config.json"
 """File in the state directory with the settings that were moved when the extension was enabled; it
 exists only if this program enabled the extension.
-"""
-_WORDS = re.compile(r"[^\s'\"|&;()<>$`=]+")
-_COMPUTED = re.compile(r"[$`]")
-"""Pattern of a shell expansion: a path such as `$(git rev-parse --show-toplevel)/tools/x` may lead
-anywhere.
 """
 
 
@@ -67,39 +36,15 @@ def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
     configuration is an extension that other programs may not know. The caller holds the repository
     lock.
     """
-    configured = repository.git_config
-    risky = {key for key, value in configured.items() if _replacement(key) and _inside(value, path)}
-    if not configured.get(_HOOKS, "/").startswith(("/", "~")):
-        risky.add(_HOOKS)
-    # A required filter that is switched off would make every command fail.
-    drivers = {key.rpartition(".")[0] for key in risky if key.startswith("filter.")}
-    # protection: disabled-drivers-are-not-required
-    risky |= {f"{driver}.required" for driver in drivers}
-    harmless = {key: found[0] for key in sorted(risky) if (found := _replacement(key)) is not None}
-    if not harmless:
+    risky = in_tree(repository.git_config.items(), path)
+    off: dict[str, str] = {}
+    for key in risky:
+        off |= harmless(key)
+    if not off:
         return
     _enable_extension(repository)
-    for key, value in harmless.items():
+    for key, value in off.items():
         _set(git_dir / _SETTINGS, key, value)
-
-
-def _replacement(key: str) -> tuple[str] | None:
-    for pattern, harmless in _HARMLESS:
-        if re.fullmatch(pattern, key, re.DOTALL):
-            return (harmless,)
-    return None
-
-
-def _inside(command: str, path: Path) -> bool:
-    """Return whether a command may run a file in the worktree; the file need not exist yet."""
-    # protection: programs-at-computed-path-are-disabled
-    if "/" in command and _COMPUTED.search(command):
-        return True
-    # protection: programs-that-do-not-exist-yet-are-disabled
-    return any(
-        not word.startswith(("/", "~", "-")) and ("/" in word or os.path.lexists(path / word))
-        for word in _WORDS.findall(command)
-    )
 
 
 def _enable_extension(repository: Repository) -> None:

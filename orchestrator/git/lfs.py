@@ -52,8 +52,6 @@ _OID = re.compile(r"[0-9a-f]{64}")
 # This filter returns the blob in the index, so that content in place of a pointer counts as
 # unchanged. It is only used for files that the orchestrator itself has written.
 _AS_KNOWN = {"filter.lfs.clean": "git cat-file blob :0:%f", "filter.lfs.required": "true"}
-# A `process` filter in the user's configuration has priority and cannot be unset.
-_NO_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 @dataclass(frozen=True)
@@ -215,11 +213,14 @@ def tell_index(
     shutil.rmtree(scratch, ignore_errors=True)
     make_bare(scratch, object_format=repository.object_format)
     objects = repository.objects_dir
-    git = Git(scratch, work_tree=tree, index=index, alternates=objects, config=_AS_KNOWN)
+    # A `process` filter in the user's configuration would have priority.
+    git = Git(
+        scratch, work_tree=tree, index=index, alternates=objects, config=_AS_KNOWN, sealed=True
+    )
     asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
     try:
         # `--refresh` is not used, because it runs no filter for files whose size differs.
-        git.run("update-index", "-z", "--stdin", stdin=asked, env=_NO_CONFIG)
+        git.run("update-index", "-z", "--stdin", stdin=asked)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -230,7 +231,7 @@ def tell_index_again(repository: Repository, root: Path, git_dir: Path, tree: Pa
         given = json.loads((root / RECORD).read_text())
     except FileNotFoundError:
         return
-    config = {**repository.without_filters(), **SIZE_AND_TIME}
+    config = {**repository.comparing(), **SIZE_AND_TIME}
     answer = Git(git_dir, work_tree=tree, config=config).run("diff-files", "-z", "--name-only")
     if given and given.keys().isdisjoint(os.fsdecode(answer).split("\0")):
         index, scratch = git_dir / "index", root / "lfs"

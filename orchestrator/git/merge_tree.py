@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os import devnull
 from pathlib import Path
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
@@ -28,17 +27,9 @@ _SINCE_BATCHES = (2, 39)
 """First version of git that can merge several pairs of commits in one process."""
 MOST_SAID = 64 * 1024**2
 """Maximum size in bytes of git's messages about conflicts."""
+# A delta of a few bytes can stand for gigabytes.
 # protection: environment-of-merges
-_SEALED = {
-    "GIT_CONFIG_GLOBAL": devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_ATTR_NOSYSTEM": "1",
-    # A delta of a few bytes can stand for gigabytes.
-    "GIT_ALLOC_LIMIT": "256m",
-}
-"""Variables that switch off merge drivers, filters and renormalization, which could run programs or
-change files.
-"""
+_FRUGAL = {"GIT_ALLOC_LIMIT": "256m"}
 # Rename detection compares each new file with each deleted file: a second for a thousand of both.
 # protection: rename-detection-limited
 _BOUNDED = {"merge.renameLimit": "1000", "core.fsync": "none"}
@@ -96,7 +87,9 @@ def make_quarantine(repository: Repository, scratch: Path) -> Git:
     files.mkdir()
     # protection: users-repository-settings-are-not-used
     # protection: users-files-are-not-read
-    return Git(git_dir, work_tree=files, config=_BOUNDED, env=_SEALED, limits=UNTRUSTED)
+    return Git(
+        git_dir, work_tree=files, config=_BOUNDED, env=_FRUGAL, limits=UNTRUSTED, sealed=True
+    )
 
 
 @contextmanager

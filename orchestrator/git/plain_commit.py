@@ -101,7 +101,7 @@ def commit_plainly(
         config = {"fastimport.unpackLimit": "1"}
         continues = commit.start != commit.base
         objects = repository.objects_dir if continues else commit.objects
-        git = Git(scratch, alternates=objects, config=config, limits=UNTRUSTED)
+        git = Git(scratch, alternates=objects, config=config, limits=UNTRUSTED, sealed=True)
         answer = git.run("fast-import", "--quiet", stdin=_stream(commit, *repository.identity()))
         *folders, old, made, new = split_lines(answer.decode("ascii"))
         # protection: plain-directory-does-not-replace-file

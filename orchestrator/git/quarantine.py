@@ -243,7 +243,8 @@ def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -
         lines = (f"{commit}\n" for commit in sorted(origin.shallow))
         (quarantine / "shallow").write_text("".join(lines))
     # No fsync: the quarantine is temporary. The import into the repository is made crash-safe.
-    return Git(quarantine, config={"core.fsync": "none"}, env=_FRUGAL, limits=UNTRUSTED)
+    config = {"core.fsync": "none"}
+    return Git(quarantine, config=config, env=_FRUGAL, limits=UNTRUSTED, sealed=True)
 
 
 def _check_objects(git: Git, quarantine: Path, end: int) -> None:

@@ -1,12 +1,12 @@
 """Read the branches of a remote repository, fetch from it, and push single branches to it."""
 
-import os
 from collections.abc import Mapping
 from functools import cached_property
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.command import Git
-from orchestrator.git.repository import FETCHING, FOR_FETCH, Repository
+from orchestrator.git.programs import Use
+from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 from orchestrator.text.split_lines import split_lines
 
@@ -41,9 +41,10 @@ class Remote:
         self.name = name
         # A mirror would push all refs, and delete others.
         # protection: pr-one-ref-is-pushed
-        config = {**FETCHING, **_PUSHING, f"remote.{name}.mirror": "false"}
-        env = {key: os.environ[key] for key in FOR_FETCH if key in os.environ}
-        self._git = Git(repository.git_dir, work_tree=repository.top, config=config, env=env)
+        config = {**_PUSHING, f"remote.{name}.mirror": "false"}
+        self._git = Git(
+            repository.git_dir, work_tree=repository.top, config=config, use=Use.REMOTES
+        )
 
     @property
     def url(self) -> str:

@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +14,10 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.files.owner import owner_elsewhere
 from orchestrator.files.shared import open_shared
 from orchestrator.git.command import Git, discover
-from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
+from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.git_directory import git_dir_named_by, shallow_commits
 from orchestrator.git.identity import Identity, identity_settings, resolve_identity
+from orchestrator.git.programs import Use
 from orchestrator.git.ref_names import numbers_in_refs
 from orchestrator.text.name_templates import LONGEST_ID
 from orchestrator.text.split_lines import split_lines
@@ -46,18 +47,6 @@ _WORKTREE, _BRANCH = "worktree ", "branch "
 _NOBODY = ("orchestrator worker", "worker@orchestrator.invalid")
 # A file lock does not exclude two threads of one process, so threads need their own lock.
 _threads = threading.Lock()
-
-
-FETCHING = {
-    **{f"protocol.{protocol}.allow": "always" for protocol in ("https", "http", "ssh", "git")},
-    # As in the user's own fetch: old repositories contain harmless format errors.
-    "transfer.fsckObjects": "false",
-}
-FOR_FETCH = (
-    *("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS"),
-    *("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
-)
-"""The user's environment variables that `git fetch` and `git push` also get, to log in."""
 
 
 def find_top(root: Path) -> Path:
@@ -187,13 +176,13 @@ class Repository:
                 key="base.not-remote",
                 hint="example: `--base origin/main --fetch`",
             )
-        env = {key: os.environ[key] for key in FOR_FETCH if key in os.environ}
-        git = Git(self.git_dir, work_tree=self.top, config=FETCHING, env=env, owner=self.owner)
+        git = Git(self.git_dir, work_tree=self.top, use=Use.REMOTES, owner=self.owner)
         git.run("fetch", "--quiet", "--no-recurse-submodules", "--", max(remotes, key=len))
 
     def is_dirty(self) -> bool:
         """Return whether the checkout has uncommitted changes or untracked files."""
-        status = self.git.run("status", "--porcelain", "-z", "--untracked-files=normal")
+        git = self.git.within(None, use=Use.FILTERS)
+        status = git.run("status", "--porcelain", "-z", "--untracked-files=normal")
         entries = (entry for entry in status.split(b"\0") if entry)
         reserved = self.worktree_names()
         return any(not is_reserved(os.fsdecode(entry[3:]), reserved) for entry in entries)
@@ -219,34 +208,19 @@ class Repository:
         author, committer = (resolve_identity(git.run, who) for who in ("AUTHOR", "COMMITTER"))
         return author or committer or _NOBODY, committer or author or _NOBODY
 
-    @cached_property
-    def git_config(self) -> dict[str, str]:
+    @property
+    def git_config(self) -> Mapping[str, str]:
         """Return the user's effective git settings for this repository."""
-        # Read all at once and cached: one git process for each key and worker would add up.
-        answer = self.git.run("config", "--list", "--show-scope", "-z")
-        fields = answer.decode("utf-8", "surrogateescape").split("\0")
-        pairs = zip(fields[::2], fields[1::2], strict=False)
-        # Settings on the orchestrator's own git command line are not the user's.
-        entries = (entry.partition("\n") for scope, entry in pairs if scope != "command")
-        # A key without `=` is true; one with an empty value is false.
-        # protection: key-without-value-is-true
-        return {key: value if end else "true" for key, end, value in entries}
+        return self.git.settings()
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
         """Return the user's values of the given settings (names in lower case), if they are set."""
         return {key: self.git_config[key] for key in keys if key in self.git_config}
 
-    def without_filters(self) -> dict[str, str]:
-        """Return settings that switch off all clean and smudge filters of the user's configuration.
-
-        A filter may be a program in the tree, which a worker has rewritten. Without filters, git
-        writes and reads files exactly as they are committed.
-        """
-        off = filters_off(self.git_config)
-        if (self.common_dir / "lfs").is_dir():
-            # Files hold content in place of LFS pointers; git compares only their size and time.
-            off |= SIZE_AND_TIME
-        return off
+    def comparing(self) -> Mapping[str, str]:
+        """Return settings with which git compares a worker's files with an index."""
+        # Files hold content in place of LFS pointers; git compares only their size and time.
+        return SIZE_AND_TIME if (self.common_dir / "lfs").is_dir() else {}
 
     @cached_property
     def object_format(self) -> str:

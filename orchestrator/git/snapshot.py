@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.command import Git
 from orchestrator.git.in_progress import check_settled
+from orchestrator.git.programs import Use
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
@@ -27,6 +28,8 @@ class Tree:
     """Path of a temporary file to create and remove."""
     config: Mapping[str, str] | None = None
     """Additional git settings."""
+    use: Use | None = None
+    """Whether the user's filters run, as in the user's own `git add`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,8 @@ def snapshot_checkout(repository: Repository, *, parent: str, message: str, scra
         RepositoryError: The files are a state in the middle of a git operation, or git failed.
     """
     check_settled(repository)
-    tree = Tree(git_dir=repository.git_dir, path=repository.top, scratch=scratch)
+    top, use = repository.top, Use.FILTERS
+    tree = Tree(git_dir=repository.git_dir, path=top, scratch=scratch, use=use)
     commit = NewCommit(parent=parent, message=message, identity=repository.identity())
     return snapshot(tree, commit, excluded=repository.repositories_inside())
 
@@ -76,7 +80,7 @@ def snapshot(
         excluded: Paths that are not read at all.
     """
     git_dir, scratch, parent = tree.git_dir, tree.scratch, commit.parent
-    git = Git(git_dir, work_tree=tree.path, index=scratch, config=tree.config)
+    git = Git(git_dir, work_tree=tree.path, index=scratch, config=tree.config, use=tree.use)
     try:
         # A copy of the real index spares reading unchanged files again.
         if (git_dir / "index").exists():

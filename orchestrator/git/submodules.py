@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.command import Git
-from orchestrator.git.defaults import filters_off
+from orchestrator.git.programs import Use
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 from orchestrator.text.split_lines import split_lines
@@ -47,8 +47,6 @@ class Submodule(BaseModel):
     """Number that names the submodule's directories, because its own name may be any path."""
     shallow: tuple[str, ...] = ()
     """Commits of the submodule whose parents are missing on this machine."""
-    config: dict[str, str] = {}
-    """Git settings that switch off the user's filters in the submodule."""
 
 
 class Submodules(BaseModel):
@@ -138,13 +136,12 @@ class _Search:
             self._missing.append(full)
             return
         git = Git(git_dir)
-        keys = os.fsdecode(git.run("config", "--list", "--name-only", "-z")).split("\0")
         if _is_dirty(git_dir, checkout):
             self._dirty.append(full)
         self.found.append(
             Submodule(
                 path=full, commit=commit, git_dir=git_dir, number=len(self.found),
-                shallow=tuple(sorted(packed)), config=filters_off(keys),
+                shallow=tuple(sorted(packed)),
             )
         )  # fmt: skip
         self.look_into(_Parent(git, (git_dir,), checkout, commit, f"{full}/"))
@@ -209,7 +206,8 @@ def _is_dirty(git_dir: Path, checkout: Path) -> bool:
     if not os.path.lexists(checkout / ".git"):
         return False
     try:
-        return bool(Git(git_dir, work_tree=checkout).run("status", "--porcelain", "-z"))
+        git = Git(git_dir, work_tree=checkout, use=Use.FILTERS)
+        return bool(git.run("status", "--porcelain", "-z"))
     except RepositoryError:
         return False
 

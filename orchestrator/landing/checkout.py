@@ -69,8 +69,7 @@ def _index_copy(repository: Repository, checkout: Worktree) -> Iterator[Git]:
     try:
         if (checkout.git_dir / "index").exists():
             shutil.copy2(checkout.git_dir / "index", copy)
-        # protection: filters-do-not-run-in-users-checkout
-        config = repository.without_filters()
+        config = repository.comparing()
         yield Git(checkout.git_dir, work_tree=checkout.path, index=copy, config=config)
     except OSError as error:
         raise NotFitError(
@@ -133,7 +132,7 @@ def bring_forward(
 
 def is_at(repository: Repository, checkout: Worktree, commit: str) -> bool:
     """Return whether the index has the files of a commit; False also if git cannot tell."""
-    git = Git(checkout.git_dir, work_tree=checkout.path, config=repository.without_filters())
+    git = Git(checkout.git_dir, work_tree=checkout.path, config=repository.comparing())
     try:
         return git.succeeds("diff-index", "--cached", "--quiet", commit)
     except RepositoryError:

@@ -47,7 +47,7 @@ def make_older(repository: Repository, tree: Path, index: Path) -> float | None:
     for path in young:
         os.utime(path, (moment - 1, moment - 1), follow_symlinks=False)
     if young:
-        config = {**repository.without_filters(), **SIZE_AND_TIME}
+        config = {**repository.comparing(), **SIZE_AND_TIME}
         git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
         # Without `-q`, git reports that the user's git holds the lock, and the caller waits.
         git.succeeds("update-index", "--refresh")

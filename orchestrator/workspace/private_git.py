@@ -243,12 +243,11 @@ def _is_sparse(repository: Repository) -> bool:
 
 def _check_out(repository: Repository, store: Store, worktree: Worktree, base: str) -> None:
     store.copy.mkdir()
-    # protection: filters-disabled-in-workers-checkout
     git = Git(
         repository.git_dir,
         work_tree=store.copy,
         index=store.root / "index",
-        config=repository.without_filters(),
+        config=repository.comparing(),
     )
     if _is_sparse(repository):
         # The copied index knows which files a sparse checkout leaves out.

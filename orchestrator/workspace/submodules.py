@@ -58,10 +58,8 @@ def _is_still_there(index: Git, submodule: Submodule) -> bool:
 
 
 def _git(submodule: Submodule, place: Path, scratch: Path) -> Git:
-    config = {**submodule.config, **SIZE_AND_TIME}
-    return Git(
-        submodule.git_dir, work_tree=place, index=scratch / str(submodule.number), config=config
-    )
+    index = scratch / str(submodule.number)
+    return Git(submodule.git_dir, work_tree=place, index=index, config=SIZE_AND_TIME)
 
 
 def refresh(submodules: Iterable[Submodule], tree: Path, scratch: Path) -> None:

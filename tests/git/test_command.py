@@ -250,7 +250,7 @@ def test_switched_off_filters_do_not_run(
     git(repo, "config", "filter.a.b.required", required)
     (repo / ".gitattributes").write_text("* filter=a.b\n")
     repository = Repository(repo)
-    off = Git(repository.git_dir, work_tree=repo, config=repository.without_filters())
+    off = repository.git
     (repo / "a.txt").write_text("changed\n")
     off.run("add", "-A")
     (repo / "a.txt").unlink()

@@ -54,7 +54,8 @@ def repo(tmp_path: Path) -> Path:
         ("core.askPass", "tools/ask.sh", "false"),
         ("credential.helper", "!./helper", ""),
         ("credential.https://localhost.helper", "!./helper", ""),
-        ("hook.mine.command", "tools/hook.sh", "true"),
+        ("lfs.extension.mine.clean", "tools/filter.sh", "cat"),
+        ("submodule.mine.update", "!tools/update.sh", "checkout"),
         ("trailer.sign.cmd", "tools/trailer.sh", "true"),
     ],
 )

@@ -105,7 +105,7 @@ def _smaller(values: Mapping[str, str], large: str, small: str) -> dict[str, str
 
 
 def test_memory_for_large_files_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_tree, "_SEALED", _smaller(merge_tree._SEALED, "256m", "1m"))
+    monkeypatch.setattr(merge_tree, "_FRUGAL", _smaller(merge_tree._FRUGAL, "256m", "1m"))
     one, two = (world.commit({"large": text * (2 << 20)}) for text in "xy")
     assert "over limit 1048576" in world.refused(one, two).message
 

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.changes import changes
 from orchestrator.git.command import Git, discover
+from orchestrator.git.programs import Use
 from orchestrator.git.repository import Repository
 from tests.support.repository import git, make_repository
 
@@ -178,8 +179,17 @@ def test_lfs_content_is_not_downloaded(repo: Path) -> None:
     git(repo, "config", "filter.lfs.smudge", "printenv GIT_LFS_SKIP_SMUDGE; cat")
     (repo / ".git" / "info" / "attributes").write_text("a.txt filter=lfs\n")
     (repo / "a.txt").unlink()
-    ours(repo).run("checkout-index", "a.txt")
+    ours(repo).within(None, use=Use.FILTERS).run("checkout-index", "a.txt")
     assert (repo / "a.txt").read_text() == "1\na\n"
+
+
+def test_attributes_of_the_user_convert_no_file(repo: Path, home: Path) -> None:
+    """What a worker gets does not depend on files beside the repository."""
+    (home / "attributes").write_text("* text eol=crlf\n")
+    git(repo, "config", "core.attributesFile", str(home / "attributes"))
+    (repo / "a.txt").unlink()
+    ours(repo).run("checkout-index", "a.txt")
+    assert (repo / "a.txt").read_bytes() == b"a\n"
 
 
 def test_memory_for_a_large_file_is_bounded(repo: Path, tmp_path: Path) -> None:

@@ -46,7 +46,6 @@ def cleanup() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         (CLEANUP, RESTORE),
-        ("filters disabled in a snapshot", Without("config")),
         ("backups are not overwritten", Always("held is None")),
     )  # fmt: skip
     yield from marked(

@@ -15,15 +15,16 @@ from tests.assurance.mutation.ways import (
 )
 
 GATE = "tests/git/test_repository_config.py"
+PROGRAMS = "tests/git/test_programs.py"
 _PROGRAMS = {
     "hooks": r"core\.hookspath",
     "fsmonitor": r"core\.fsmonitor",
     "filters": r"filter\..*\.(clean|smudge|process)",
     "required filters": r"filter\..*\.required",
+    "filters of git-lfs": r"lfs\.extension\..*\.(clean|smudge)",
     "one external diff": r"diff\.external",
     "textconv": r"diff\..*\.textconv",
     "external diffs": r"diff\..*\.command",
-    "merge drivers": r"merge\..*\.driver",
     "editors": r"(core|sequence)\.editor",
     "the pager": r"core\.pager",
     "pagers": r"pager\..*",
@@ -31,22 +32,36 @@ _PROGRAMS = {
     "gpgsm": r"gpg\.x509\.program",
     "ssh-keygen": r"gpg\.ssh\.(program|defaultkeycommand)",
     "ssh": r"core\.sshcommand",
-    "askpass and others": r"core\.(askpass|gitproxy|alternaterefscommand)",
+    "askpass and proxies": r"core\.(askpass|gitproxy)",
+    "programs to fetch with": r"remote\..*\.uploadpack",
+    "programs to push with": r"remote\..*\.receivepack",
+    "programs of remotes": r"remote\..*\.vcs",
+    "transports": r"protocol\..*\.allow",
+    "updates of submodules": r"submodule\..*\.update",
+    "programs of a cleanup": r"gc\.recentobjectshook",
+    "mail servers": r"sendemail\.(.*\.)?smtpserver",
+    "tunnels": r"imap\.tunnel",
+    "tools": r"(man|browser|difftool|mergetool|lfs\.customtransfer)\..*\.path",
     "credential helpers": r"credential\.(.*\.)?helper",
     "diff filters": r"interactive\.difffilter",
-    "hooks and trailers by configuration": r"(hook|trailer)\..*\.(command|cmd)",
+    "hooks of the configuration": r"hook\..*\.[a-z]+",
+    "trailers": r"trailer\..*\.(command|cmd)",
+    "others by their names": (
+        r"(?!alias\.|color\.).*(command|cmd|program|hook|helper|driver|editor|askpass)"
+    ),
 }
 
 
 def gate() -> Iterator[Protection]:
     """Return the settings, variables and limits of every git command."""
+    twice = "defence in depth: a configured program is overridden, too"
     yield from marked(
         (GATE, "tests/git tests/cleanup", "tests/runs/test_repositories.py"),
         ("hooks disabled", Without("'core.hooksPath'", at="git-settings")),
-        ("fsmonitor disabled", Without("'core.fsmonitor'", at="git-settings")),
+        ("fsmonitor disabled", Without("'core.fsmonitor'", at="git-settings"), twice),
         ("attributes file disabled", Without("'core.attributesFile'", at="git-settings")),
         ("alternate refs command disabled",
-         Without("'core.alternateRefsCommand'", at="git-settings")),
+         Without("'core.alternateRefsCommand'", at="git-settings"), twice),
         ("large files are not held in memory",
          Without("'core.bigFileThreshold'", at="git-settings")),
         ("commit graphs neither read nor written",
@@ -54,24 +69,34 @@ def gate() -> Iterator[Protection]:
         ("no split index",
          Without("'core.splitIndex'", at="git-settings"),
          "defence in depth: the index is always copied as one file"),
-        ("no signing program", Without("'commit.gpgSign'", at="git-settings")),
-        ("signatures are not shown", Without("'log.showSignature'", at="git-settings")),
+        ("no signing program", Without("'commit.gpgSign'", at="git-settings"), twice),
+        ("signatures are not shown", Without("'log.showSignature'", at="git-settings"), twice),
         ("submodules not entered", Without("'submodule.recurse'", at="git-settings")),
         ("submodules not read for status", Without("'diff.ignoreSubmodules'", at="git-settings")),
-        ("no external diff", Without("'diff.external'", at="git-settings")),
+        ("no external diff", Without("'diff.external'", at="git-settings"), twice),
         ("no automatic garbage collection", Without("'maintenance.auto'", at="git-settings")),
         ("transport protocols disabled", Without("'protocol.allow'", at="git-settings")),
+        ("address of a remote is no command", Without("'protocol.ext.allow'", at="git-settings")),
         ("embedded bare repositories not discovered",
          Without("'safe.bareRepository'", at="git-settings")),
         ("fetched objects are checked", Without("'transfer.fsckObjects'", at="git-settings")),
-        ("no lazy fetch", Without("GIT_NO_LAZY_FETCH", at="git-environment")),
+        ("no lazy fetch", Without("GIT_NO_LAZY_FETCH", at="git-environment"), twice),
         ("replacement objects ignored", Without("GIT_NO_REPLACE_OBJECTS", at="git-environment")),
         ("grafts ignored", Without("GIT_GRAFT_FILE", at="git-environment")),
         ("no optional locks", Without("GIT_OPTIONAL_LOCKS", at="git-environment")),
-        ("no pager", Without("GIT_PAGER", at="git-environment")),
+        ("no pager", Without("GIT_PAGER", at="git-environment"), twice),
         ("no prompt for credentials", Without("GIT_TERMINAL_PROMPT", at="git-environment")),
         ("no download of LFS content", Without("GIT_LFS_SKIP_SMUDGE", at="git-environment")),
+        ("no trace of commands", Without("GIT_TRACE2", at="git-environment")),
+        ("no trace of events", Without("GIT_TRACE2_EVENT", at="git-environment")),
+        ("no trace of performance", Without("GIT_TRACE2_PERF", at="git-environment")),
         ("clean environment", Instead("dict(os.environ) | dict(ENVIRONMENT)")),
+        ("programs are not looked up in the work tree", Unwrap("absolute_path")),
+        ("own git directories have no other settings", Instead("self._env")),
+        ("changed settings are listed again", Instead("known is None")),
+        ("configured programs are overridden", Remove()),
+        ("programs of the tree reach no remote", Without("use == Use.REMOTES")),
+        ("programs of the tree in variables reach no remote", Instead("asked")),
         ("commands have a timeout", Give("timeout=None")),
         ("listings have a timeout", Remove()),
         ("object readers have a timeout", Remove()),
@@ -136,10 +161,11 @@ def repository() -> Iterator[Protection]:
         ("branch moves only from its expected commit", Without("old")),
         ("branch is deleted only at its expected commit", Without("at")),
         ("existing branches are not reused", Text("create refs", "update refs")),
-        ("clean filters disabled", Without("clean", at="filters-disabled"), empty),
-        ("smudge filters disabled", Without("smudge", at="filters-disabled"), empty),
-        ("filter processes disabled", Without("process", at="filters-disabled")),
-        ("disabled filters are not required", Without("required", at="filters-disabled")),
+        ("clean filters disabled", Text("{name}.clean= ", at="filters-disabled"), empty),
+        ("smudge filters disabled", Text("{name}.smudge= ", at="filters-disabled"), empty),
+        ("filter processes disabled", Text("{name}.process= ", at="filters-disabled")),
+        ("disabled filters are not required",
+         Text(" {name}.required=false", at="filters-disabled")),
     )  # fmt: skip
     yield from marked(
         ("tests/git/test_required_filters.py",),
@@ -159,14 +185,14 @@ def repository() -> Iterator[Protection]:
         ("conflicts without an operation are found", Instead("[]")),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_disarm.py",),
+        ("tests/git/test_disarm.py", PROGRAMS),
         ("programs at a computed path are disabled", Never()),
         ("programs that do not exist yet are disabled", Without("'/' in word")),
-        ("disabled drivers are not required", Remove()),
+        ("hooks without a path are disabled in worktrees", Without("not is_outside")),
         ("core.bare and core.worktree apply to the main worktree only", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_disarm.py",),
+        (PROGRAMS,),
         *((f"programs of the tree: {name}", Text(pattern, "no-such-key"))
           for name, pattern in _PROGRAMS.items()),
         at="programs-of-tree",

@@ -179,14 +179,6 @@ def integration() -> Iterator[Protection]:
     """Return the protections of a merge of several workers' commits."""
     yield from marked(
         (INTEGRATION,),
-        ("user's merge drivers are not used",
-         Without("GIT_CONFIG_GLOBAL", at="environment-of-merges")),
-        ("system's merge drivers are not used",
-         Without("GIT_CONFIG_NOSYSTEM", at="environment-of-merges"),
-         "defence in depth: only root can write to these files"),
-        ("system's attributes are not used",
-         Without("GIT_ATTR_NOSYSTEM", at="environment-of-merges"),
-         "defence in depth: only root can write to these files"),
         ("size of merged files limited", Without("GIT_ALLOC_LIMIT", at="environment-of-merges")),
         ("user's repository settings are not used", Replace("git_dir", "repository.git_dir")),
         ("user's files are not read", Give("work_tree=repository.top")),

@@ -57,7 +57,6 @@ def landing() -> Iterator[Protection]:
          "tests/cli/commands/test_merge.py"),
         ("merged trees are checked like harvested trees", Remove()),
         ("rebase of merge commits is refused", Never()),
-        ("filters do not run in the user's checkout", Instead("{}")),
         ("merged branch belongs to the run", Without("run.run_id == history.run_id")),
         ("printed patch is sanitised", Unwrap("lines")),
         ("unchanged patch is not printed in CI jobs", Without("is_log")),

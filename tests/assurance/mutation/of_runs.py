@@ -171,13 +171,10 @@ def workspace() -> Iterator[Protection]:
          Text("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")),
         ("newlines in settings are replaced",
          Instead('value.replace(\'\\\\\', \'\\\\\\\\\').replace(\'"\', \'\\\\"\')')),
-        ("filters disabled in a worker's checkout", Without("config")),
     )  # fmt: skip
     yield from marked(
         ("tests/git/test_worktree.py", "tests/git/test_disarm.py", RUNS,
          f"{ACCEPTANCE} -k filters"),
-        ("filters disabled for the checkout", Instead("repository.settings(_SPARSE)")),
-        ("filters disabled for the update", Replace("repository.without_filters()", "{}")),
         ("programs of the tree disabled in the worktree", Remove()),
         ("index locked by the user's git is left alone", Replace("'xb'", "'wb'")),
         ("no file is assumed unchanged", Text("no-assume-unchanged", "refresh")),

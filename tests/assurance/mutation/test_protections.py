@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.engine.spec import CLOSED
 from orchestrator.git import defaults as git
-from orchestrator.git import disarm
+from orchestrator.git import programs
 from orchestrator.worker.in_container.host_git import HostGit, Places
 from tests.assurance.mutation.marks import ROOT, files_of_marks
 from tests.assurance.mutation.protections import PROTECTIONS
@@ -66,7 +66,7 @@ def test_every_closed_network_is_listed() -> None:
 
 def test_every_disarmed_program_is_listed() -> None:
     listed = _quoted("repository")
-    assert [pattern for pattern, _ in disarm._HARMLESS if pattern not in listed] == []
+    assert [pattern for pattern, _, _ in programs.PROGRAMS if pattern not in listed] == []
 
 
 def _quoted(area: str) -> str:

@@ -1,0 +1,159 @@
+"""Settings by which git starts programs, and what becomes of each of them.
+
+This is the only place that decides it, for the git commands of this program and for the user's own
+git in a worker's worktree. `tests/git/test_programs.py` compares the list with the settings that
+the installed git knows.
+
+Git commands of this program start none of these programs: every configured one is overridden. A
+command that reads files of the user's own checkout may run the user's filters (`Use.FILTERS`), and
+one that the user asked to reach a remote repository may run the user's programs for that
+(`Use.REMOTES`), but never a file of the tree.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+
+
+class Use(Enum):
+    """What a git command is for, if it may start programs that the user configured."""
+
+    FILTERS = "filters"
+    """It reads files of the user's own checkout, as the user's `git add` and `git status` do."""
+    REMOTES = "remotes"
+    """It reaches a remote repository, as the user's `git fetch` and `git push` do."""
+
+
+# Git appends path, old file, its id and mode, new file, its id and mode.
+_PLAIN_DIFF = """sh -c 'diff -u -- "$2" "$5"; true' diff"""
+# protection: filters-disabled
+_OFF = "{name}.clean= {name}.smudge= {name}.process= {name}.required=false"
+# protection: programs-of-tree
+PROGRAMS: tuple[tuple[str, str, Use | None], ...] = (
+    (r"core\.hookspath", os.devnull, None),
+    # Git 2.54 and later also runs hooks that the configuration defines, wherever `core.hooksPath`
+    # leads. Any name may be one of them.
+    (r"hook\..*\.[a-z]+", "{name}.enabled=false", None),
+    (r"core\.fsmonitor", "false", None),
+    (r"filter\..*\.(clean|smudge|process)", _OFF, Use.FILTERS),
+    # A required filter that is switched off would make every command fail.
+    (r"filter\..*\.required", _OFF, Use.FILTERS),
+    (r"lfs\.extension\..*\.(clean|smudge)", "cat", Use.FILTERS),
+    (r"diff\.external", _PLAIN_DIFF, None),
+    (r"diff\..*\.textconv", "cat", None),
+    (r"diff\..*\.command", _PLAIN_DIFF, None),
+    (r"(core|sequence)\.editor", "vi", None),
+    (r"core\.pager", "cat", None),
+    (r"pager\..*", "false", None),
+    (r"gpg\.(program|openpgp\.program)", "gpg", None),
+    (r"gpg\.x509\.program", "gpgsm", None),
+    (r"gpg\.ssh\.(program|defaultkeycommand)", "ssh-keygen", None),
+    (r"core\.sshcommand", "ssh", Use.REMOTES),
+    (r"core\.(askpass|gitproxy)", "false", Use.REMOTES),
+    (r"credential\.(.*\.)?helper", "", Use.REMOTES),
+    (r"remote\..*\.uploadpack", "git-upload-pack", Use.REMOTES),
+    (r"remote\..*\.receivepack", "git-receive-pack", Use.REMOTES),
+    (r"remote\..*\.vcs", "none", Use.REMOTES),
+    (r"protocol\..*\.allow", "never", Use.REMOTES),
+    (r"submodule\..*\.update", "checkout", None),
+    (r"interactive\.difffilter", "cat", None),
+    # All values of this key are used, so that none can be overridden.
+    (r"gc\.recentobjectshook", "gc.auto=0 maintenance.auto=false", None),
+    (r"sendemail\.(.*\.)?smtpserver", "false", None),
+    (r"imap\.tunnel", "false", None),
+    (r"(man|browser|difftool|mergetool|lfs\.customtransfer)\..*\.path", "false", None),
+    (r"trailer\..*\.(command|cmd)", "true", None),
+    # Others, such as merge drivers, and programs of later versions have such names.
+    (
+        r"(?!alias\.|color\.).*(command|cmd|program|hook|helper|driver|editor|askpass)",
+        "false",
+        None,
+    ),
+)
+"""Patterns of settings that name a program; for each a harmless value, or the settings that replace
+it (`{name}` stands for the key without its last part), and the use that may run the program.
+"""
+_WORDS = re.compile(r"[^\s'\"|&;()<>$`=]+")
+_HOME = re.compile(r"\$(?:HOME\b|\{HOME\})")
+_COMPUTED = re.compile(r"[$`]")
+"""Pattern of a shell expansion: a path such as `$(git rev-parse --show-toplevel)/tools/x` may lead
+anywhere.
+"""
+_ELSEWHERE = ("/", "~", "-", "%d/")
+"""Beginnings of words that are no path in the tree; ssh replaces `%d` by the home directory."""
+
+
+def harmless(key: str) -> dict[str, str]:
+    """Return the settings that take the place of one that names a program; none for any other."""
+    for pattern, value, _ in PROGRAMS:
+        if re.fullmatch(pattern, key, re.DOTALL):
+            return _settings(key, value)
+    return {}
+
+
+def _settings(key: str, value: str) -> dict[str, str]:
+    if "=" not in value or value == _PLAIN_DIFF:
+        return {key: value}
+    name = key.rpartition(".")[0]
+    pairs = (setting.partition("=") for setting in value.split(" "))
+    return {other.replace("{name}", name): new for other, _, new in pairs}
+
+
+def overridden(
+    configured: Iterable[tuple[str, str]], *, use: Use | None, tree: Path | None
+) -> dict[str, str]:
+    """Return the settings that keep a git command from starting programs.
+
+    Args:
+        configured: All settings of the repository, with repetitions.
+        use: What may run nevertheless.
+        tree: The work tree; a program in it is no program of the user.
+    """
+    found: dict[str, str] = {}
+    for key, value in configured:
+        for pattern, instead, allowed in PROGRAMS:
+            if re.fullmatch(pattern, key, re.DOTALL):
+                is_users = allowed is not None and allowed == use
+                # protection: programs-of-tree-reach-no-remote
+                if not is_users or (use == Use.REMOTES and tree and leads_into(value, tree)):
+                    # protection: configured-programs-are-overridden
+                    found |= _settings(key, instead)
+                break
+    return found
+
+
+def in_tree(configured: Iterable[tuple[str, str]], tree: Path) -> Iterator[str]:
+    """Yield the settings by which git would run a file of a worker's worktree."""
+    for key, value in configured:
+        is_outside = value.lstrip().startswith(("/", "~"))
+        if key.startswith("hook."):
+            # A hook such as `npx lint` runs what the tree says, without naming a file of it.
+            # protection: hooks-without-path-are-disabled-in-worktrees
+            is_risky = key.endswith(".command") and (not is_outside or leads_into(value, tree))
+        elif key == "core.hookspath":
+            is_risky = not is_outside
+        else:
+            is_risky = bool(harmless(key)) and leads_into(value, tree)
+        if is_risky:
+            yield key
+
+
+def leads_into(command: str, tree: Path) -> bool:
+    """Return whether a command may run a file in a tree; the file need not exist yet."""
+    command = _HOME.sub("~", command).removeprefix("!")
+    # protection: programs-at-computed-path-are-disabled
+    if "/" in command and _COMPUTED.search(command):
+        return True
+    # protection: programs-that-do-not-exist-yet-are-disabled
+    return any(
+        "/" in word or _runs(tree / word)
+        for word in _WORDS.findall(command)
+        if not word.startswith(_ELSEWHERE) and "://" not in word
+    )
+
+
+def _runs(path: Path) -> bool:
+    """Return whether an interpreter would run this path: a directory is most often no program."""
+    return os.path.lexists(path) and (not path.is_dir() or (path / "__main__.py").exists())
