@@ -1,6 +1,7 @@
 """Two ordinary users and root in one repository: every command, in every order."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import permutations
@@ -12,8 +13,11 @@ import pytest
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import REPOSITORY
+from orchestrator.workspace.layout import OBJECTS
 from tests.support.command_names import commands
 from tests.support.daemon import ours
+from tests.support.live import eventually
+from tests.support.runs import shell_run
 from tests.support.users import UIDS, Said, World, world
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
@@ -218,6 +222,42 @@ def test_containers_of_another_user_run_on(client: docker.APIClient) -> None:
         assert (said.code, said.out) == (0, "new\n")
         check_owner(here, "ann", theirs, "live", is_root=False)
         assert ours(client, here.repo) == []
+
+
+# Takes a lease on every pack, which an owner of the files may who only reads them.
+LEASES = """python3 -c '
+import fcntl, os, pathlib, sys, time
+for path in pathlib.Path("%s").rglob("*.pack"):
+    try:
+        fcntl.fcntl(os.open(path, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        print("taken")
+    except PermissionError:
+        print("refused")
+sys.stdout.flush()
+time.sleep(300)'"""
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("client")
+def test_git_of_an_ordinary_user_does_not_wait_for_a_worker() -> None:
+    with world("private", socket_group=SOCKET.stat().st_gid) as here, removed(here.repo):
+
+        def by_git(*words: str) -> int:
+            # The kernel takes a lease away after 45 seconds.
+            call = ["git", "-c", "maintenance.auto=false", *words]
+            return subprocess.run(call, check=False, timeout=20).returncode
+
+        assert here.wait(here.fork("ann", lambda: by_git("repack", "-adq"))) == 0
+        (pack,) = (here.repo / ".git/objects/pack").glob("*.pack")
+        task = LEASES % OBJECTS
+        run = here.fork("ann", lambda: len(shell_run(here.repo, DockerEngine(), task).results))
+        logs = here.repo / ".git/orchestrator/runs"
+        eventually(lambda: any(log.read_text() for log in logs.glob("*/worker-1/stdout.log")))
+        (log,) = logs.glob("*/worker-1/stdout.log")
+        assert (log.read_text(), pack.stat().st_nlink > 1) == ("refused\n", True)
+        assert here.wait(here.fork("ann", lambda: by_git("log", "--", "a.txt"))) == 0
+        assert here.run("ann", "stop", "--all").code == 0
+        assert here.wait(run) == 1
 
 
 @contextmanager

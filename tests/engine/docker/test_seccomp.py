@@ -61,6 +61,30 @@ print(json.dumps(found))
 """
 
 
+# Commands of `fcntl` on a file of the caller, and the same with bits that the kernel ignores.
+LEASES = """
+import ctypes, errno, fcntl, json, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+FCNTL = {"x86_64": 72, "aarch64": 25}[os.uname().machine]
+open("/dev/shm/file", "w").close()
+file, memory = os.open("/dev/shm/file", os.O_RDONLY), os.memfd_create("m", os.MFD_ALLOW_SEALING)
+def call(handle, command, value):
+    ctypes.set_errno(0)
+    made = libc.syscall(FCNTL, handle, ctypes.c_ulong(command), ctypes.c_ulong(value))
+    return "made" if made >= 0 else errno.errorcode[ctypes.get_errno()]
+found = {f"lease {high}": call(file, 1024 | high << 32, 0) for high in (0, 1)}
+found |= {f"delegation {high}": call(file, 1040 | high << 32, 0) for high in (0, 1)}
+found |= {"unknown": call(file, 64, 0), "duplicate": call(file, 1030, 0)}
+found |= {"flags": call(file, 3, 0), "high": call(file, 1 << 32 | 3, 0)}
+found |= {"get lease": call(file, 1025, 0), "seals": call(memory, 1033, 2)}
+found |= {"pipe": call(os.pipe()[1], 1031, 4096), "size": call(os.pipe()[1], 1032, 0)}
+fcntl.flock(file, fcntl.LOCK_EX)
+fcntl.lockf(os.open("/dev/shm/file", os.O_RDWR), fcntl.LOCK_EX)
+print(json.dumps(found))
+"""
+
+
 def found(run: Run, code: str) -> dict[str, object]:
     status, stdout, stderr = run("python3", "-c", code, json.dumps(FAMILIES))
     assert status.exit_code == 0, stderr
@@ -90,6 +114,14 @@ def test_only_three_netlink_protocols_are_allowed(docker_run: Run) -> None:
     assert said["protocol high"] == "EPERM"
     # Programs such as useradd take this error for a kernel without auditing.
     assert said[f"protocol {audit}"] == "EPROTONOSUPPORT"
+
+
+def test_no_lease_is_taken_on_a_file(docker_run: Run) -> None:
+    """Others would wait for the worker when they open the file: the user's git, for its packs."""
+    said = found(docker_run, LEASES)
+    refused = {name for name, answer in said.items() if answer == "EPERM"}
+    assert refused == {"lease 0", "lease 1", "delegation 0", "delegation 1", "unknown"}
+    assert {answer for name, answer in said.items() if name not in refused} == {"made"}
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="calls of another kind of machine")
