@@ -4,10 +4,8 @@ This is the only place that decides it, for the git commands of this program and
 git in a worker's worktree. `tests/git/test_programs.py` compares the list with the settings that
 the installed git knows.
 
-Git commands of this program start none of these programs: every configured one is overridden. A
-command that reads files of the user's own checkout may run the user's filters (`Use.FILTERS`), and
-one that the user asked to reach a remote repository may run the user's programs for that
-(`Use.REMOTES`), but never a file of the tree.
+Git commands of this program start none of these programs: every configured one is overridden. `Use`
+has the exceptions, in which a file of the tree runs only if the user asked to commit the checkout.
 """
 
 import os
@@ -20,10 +18,14 @@ from pathlib import Path
 class Use(Enum):
     """What a git command is for, if it may start programs that the user configured."""
 
-    FILTERS = "filters"
-    """It reads files of the user's own checkout, as the user's `git add` and `git status` do."""
+    ADD = "add"
+    """It commits files of the user's own checkout, with the filters of the user's `git add`."""
+    STATUS = "status"
+    """It compares files of the user's own checkout, with the same filters unless they are files of
+    the tree, which may be a worker's after a merge."""
     REMOTES = "remotes"
-    """It reaches a remote repository, as the user's `git fetch` and `git push` do."""
+    """It reaches a remote repository, as the user's `git fetch` and `git push` do, but with no file
+    of the tree."""
 
 
 # Git appends path, old file, its id and mode, new file, its id and mode.
@@ -37,10 +39,10 @@ PROGRAMS: tuple[tuple[str, str, Use | None], ...] = (
     # leads. Any name may be one of them.
     (r"hook\..*\.[a-z]+", "{name}.enabled=false", None),
     (r"core\.fsmonitor", "false", None),
-    (r"filter\..*\.(clean|smudge|process)", _OFF, Use.FILTERS),
+    (r"filter\..*\.(clean|smudge|process)", _OFF, Use.ADD),
     # A required filter that is switched off would make every command fail.
-    (r"filter\..*\.required", _OFF, Use.FILTERS),
-    (r"lfs\.extension\..*\.(clean|smudge)", "cat", Use.FILTERS),
+    (r"filter\..*\.required", _OFF, Use.ADD),
+    (r"lfs\.extension\..*\.(clean|smudge)", "cat", Use.ADD),
     (r"diff\.external", _PLAIN_DIFF, None),
     (r"diff\..*\.textconv", "cat", None),
     (r"diff\..*\.command", _PLAIN_DIFF, None),
@@ -115,9 +117,9 @@ def overridden(
     for key, value in configured:
         for pattern, instead, allowed in PROGRAMS:
             if re.fullmatch(pattern, key, re.DOTALL):
-                is_users = allowed is not None and allowed == use
-                # protection: programs-of-tree-reach-no-remote
-                if not is_users or (use == Use.REMOTES and tree and leads_into(value, tree)):
+                is_users = allowed == (Use.ADD if use == Use.STATUS else use) is not None
+                # protection: programs-of-tree-run-only-to-commit-it
+                if not is_users or (use != Use.ADD and tree and leads_into(value, tree)):
                     # protection: configured-programs-are-overridden
                     found |= _settings(key, instead)
                 break

@@ -181,7 +181,7 @@ class Repository:
 
     def is_dirty(self) -> bool:
         """Return whether the checkout has uncommitted changes or untracked files."""
-        git = self.git.within(None, use=Use.FILTERS)
+        git = self.git.within(None, use=Use.STATUS)
         status = git.run("status", "--porcelain", "-z", "--untracked-files=normal")
         entries = (entry for entry in status.split(b"\0") if entry)
         reserved = self.worktree_names()

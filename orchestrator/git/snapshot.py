@@ -58,7 +58,7 @@ def snapshot_checkout(repository: Repository, *, parent: str, message: str, scra
         RepositoryError: The files are a state in the middle of a git operation, or git failed.
     """
     check_settled(repository)
-    top, use = repository.top, Use.FILTERS
+    top, use = repository.top, Use.ADD
     tree = Tree(git_dir=repository.git_dir, path=top, scratch=scratch, use=use)
     commit = NewCommit(parent=parent, message=message, identity=repository.identity())
     return snapshot(tree, commit, excluded=repository.repositories_inside())

@@ -206,7 +206,7 @@ def _is_dirty(git_dir: Path, checkout: Path) -> bool:
     if not os.path.lexists(checkout / ".git"):
         return False
     try:
-        git = Git(git_dir, work_tree=checkout, use=Use.FILTERS)
+        git = Git(git_dir, work_tree=checkout, use=Use.STATUS)
         return bool(git.run("status", "--porcelain", "-z"))
     except RepositoryError:
         return False

@@ -219,10 +219,24 @@ def test_filters_run_for_the_users_own_checkout(repo: Path) -> None:
     (repo / ".git" / "info" / "attributes").write_text("a.txt filter=upper\n")
     (repo / "a.txt").write_text("other\n")
     ours = Repository(repo).git
-    ours.within(None, use=Use.FILTERS).run("add", "a.txt")
+    ours.within(None, use=Use.ADD).run("add", "a.txt")
     assert git(repo, "show", ":a.txt") == "OTHER"
     ours.run("add", "--renormalize", "a.txt")
     assert git(repo, "show", ":a.txt") == "other"
+
+
+@pytest.mark.parametrize("command", ["tr a-z A-Z", "./upper.sh"])
+def test_only_filters_outside_of_the_tree_run_for_a_comparison(repo: Path, command: str) -> None:
+    (repo / "upper.sh").write_text("#!/bin/sh\ntr a-z A-Z\n")
+    (repo / "upper.sh").chmod(0o755)
+    git(repo, "config", "filter.upper.clean", command)
+    git(repo, "config", "filter.upper.required", "true")
+    (repo / ".git" / "info" / "attributes").write_text("a.txt filter=upper\n")
+    (repo / ".git" / "info" / "exclude").write_text("upper.sh\n")
+    git(repo, "add", "--renormalize", "a.txt")
+    git(repo, "commit", "-qm", "upper")
+    os.utime(repo / "a.txt", (1, 1))
+    assert Repository(repo).is_dirty() == (command == "./upper.sh")
 
 
 @pytest.mark.parametrize("place", ["configuration", "variable"])

@@ -179,7 +179,7 @@ def test_lfs_content_is_not_downloaded(repo: Path) -> None:
     git(repo, "config", "filter.lfs.smudge", "printenv GIT_LFS_SKIP_SMUDGE; cat")
     (repo / ".git" / "info" / "attributes").write_text("a.txt filter=lfs\n")
     (repo / "a.txt").unlink()
-    ours(repo).within(None, use=Use.FILTERS).run("checkout-index", "a.txt")
+    ours(repo).within(None, use=Use.ADD).run("checkout-index", "a.txt")
     assert (repo / "a.txt").read_text() == "1\na\n"
 
 

@@ -32,6 +32,7 @@ from orchestrator.engine.docker import DockerEngine
 from tests.support.live import PATIENCE, eventually
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
+from tests.support.temptations import tempt
 
 GROUP = 20_300
 """The group of the users who share a repository."""
@@ -59,6 +60,11 @@ class World:
     socket_group: int | None = None
     """The group of the Docker daemon's socket; None for the local engine."""
     forks: list[int] = field(default_factory=list)
+
+    @property
+    def record(self) -> Path:
+        """The names of programs of the configuration that ran."""
+        return self.top / "programs" / "record"
 
     @property
     def repo(self) -> Path:
@@ -210,6 +216,8 @@ def world(layout: str, socket_group: int | None = None) -> Iterator[World]:
     made = World(top, {"shared": 0o002, "private": 0o022, "closed": 0o077}[layout], top / "home")
     made.socket_group = socket_group
     made.home.mkdir()
+    made.record.parent.mkdir()
+    made.record.parent.chmod(0o777)
     made.home.chmod(0o755)
     for user, uid in UIDS.items():
         home = made.home / user
@@ -220,7 +228,7 @@ def world(layout: str, socket_group: int | None = None) -> Iterator[World]:
         (home / "flow.yaml").write_text("tasks: [{id: one, task: 'true'}]\n")
         subprocess.run(["chown", "-R", f"{uid}:{GROUP if uid else 0}", home], check=True)
     try:
-        assert made.wait(made.fork("ann", lambda: _init(made.repo, layout), cwd=top)) == 0
+        assert made.wait(made.fork("ann", lambda: _init(made, layout), cwd=top)) == 0
         yield made
     finally:
         for gate in UIDS:
@@ -231,7 +239,8 @@ def world(layout: str, socket_group: int | None = None) -> Iterator[World]:
         shutil.rmtree(top)
 
 
-def _init(repo: Path, layout: str) -> int:
+def _init(made: World, layout: str) -> int:
+    repo = made.repo
     shared = ["--shared=group"] if layout == "shared" else []
     commands: list[list[Any]] = [
         ["git", "init", "-q", "-b", "main", *shared, repo],
@@ -239,6 +248,7 @@ def _init(repo: Path, layout: str) -> int:
     ]
     for command in commands:
         subprocess.run(command, check=True)
+    tempt(repo, made.record)
     if layout == "shared":
         repo.chmod(0o2775)
     return 0

@@ -18,6 +18,7 @@ from tests.support.command_names import commands
 from tests.support.daemon import ours
 from tests.support.live import eventually
 from tests.support.runs import shell_run
+from tests.support.temptations import ran
 from tests.support.users import UIDS, Said, World, world
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
@@ -116,6 +117,7 @@ def test_the_run_of_another_user_is_left_alone_and_in_nobodys_way(case: str) -> 
         for name, row in TABLE.items():
             said = use(here, caller, row.words, mine)
             assert said.code == row.code, (name, said)
+            assert ran(here.record) == [], name
             if caller == "root":
                 continue
             if name == "ls":
@@ -244,7 +246,7 @@ def test_git_of_an_ordinary_user_does_not_wait_for_a_worker() -> None:
 
         def by_git(*words: str) -> int:
             # The kernel takes a lease away after 45 seconds.
-            call = ["git", "-c", "maintenance.auto=false", *words]
+            call = ["git", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false", *words]
             return subprocess.run(call, check=False, timeout=20).returncode
 
         assert here.wait(here.fork("ann", lambda: by_git("repack", "-adq"))) == 0

@@ -95,7 +95,7 @@ def gate() -> Iterator[Protection]:
         ("own git directories have no other settings", Instead("self._env")),
         ("changed settings are listed again", Instead("known is None")),
         ("configured programs are overridden", Remove()),
-        ("programs of the tree reach no remote", Without("use == Use.REMOTES")),
+        ("programs of the tree run only to commit it", Instead("not is_users")),
         ("programs of the tree in variables reach no remote", Instead("asked")),
         ("commands have a timeout", Give("timeout=None")),
         ("listings have a timeout", Remove()),
