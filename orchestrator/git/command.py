@@ -13,7 +13,6 @@ import tempfile
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,7 +35,7 @@ from orchestrator.git.defaults import (
 )
 from orchestrator.git.failures import excerpt, no_work_tree
 from orchestrator.git.limits import UNTRUSTED, Limits, creating_for
-from orchestrator.git.programs import Use, leads_into, overridden
+from orchestrator.git.programs import Listing, Use, absolute_path, leads_into, overridden
 from orchestrator.text.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)
@@ -51,7 +50,7 @@ _SINCE_VARIABLES = (2, 31)
 """Version of git that reads settings from variables with any key."""
 _HOMES = ("HOME", "XDG_CONFIG_HOME")
 _ORIGINS = ("--show-scope", "--show-origin", "-z")
-_listings: dict[tuple[str, ...], "Listing"] = {}
+_listings: dict[tuple[str, ...], Listing] = {}
 """The settings that were listed last, by git directory and home directory."""
 
 _LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
@@ -61,55 +60,6 @@ def _is_locked(error: BaseException) -> bool:
     # Another git process, perhaps the user's, holds a lock for a moment. The command changed
     # nothing, so it may be repeated.
     return isinstance(error, GitCommandError) and bool(_LOCKED.search(error.stderr))
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The settings of a repository at some moment, and the files that they depend on."""
-
-    settings: tuple[tuple[str, str], ...]
-    files: Mapping[str, tuple[int, ...]]
-    """State of each file that has settings, or would have some if it existed."""
-
-    def is_current(self) -> bool:
-        """Return whether no file has changed."""
-        return all(_state_of(path) == state for path, state in self.files.items())
-
-    @classmethod
-    def parse(cls, text: str, git_dir: str, home: str, xdg: str) -> "Listing":
-        """Parse the output of `git config --list` with `_ORIGINS`."""
-        fields = text.split("\0")
-        files = {f"{home}/.gitconfig", f"{xdg or f'{home}/.config'}/git/config"}
-        files |= {f"{git_dir}/config", f"{git_dir}/config.worktree"}
-        settings = []
-        for scope, origin, entry in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
-            # Settings on the orchestrator's own git command line are not the user's.
-            if scope == "command":
-                continue
-            key, end, value = entry.partition("\n")
-            # A key without `=` is true; one with an empty value is false.
-            # protection: key-without-value-is-true
-            settings.append((key, value if end else "true"))
-            file = origin.removeprefix("file:")
-            files.add(file)
-            if re.fullmatch(r"include(if\..*)?\.path", key, re.DOTALL):
-                files.add(os.path.join(os.path.dirname(file), os.path.expanduser(value)))  # noqa: PTH111, PTH118, PTH120
-                # A condition may be about the branch.
-                files |= {f"{git_dir}/HEAD", f"{git_dir}/reftable/tables.list"}
-        return cls(tuple(settings), {path: _state_of(path) for path in files})
-
-
-def _state_of(path: str) -> tuple[int, ...]:
-    try:
-        info = os.stat(path)  # noqa: PTH116 - before every git command
-    except (OSError, ValueError):
-        return ()
-    return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
-
-
-def absolute_path(path: str) -> str:
-    """Return the absolute directories of a `PATH`."""
-    return os.pathsep.join(place for place in path.split(os.pathsep) if place.startswith("/"))
 
 
 class Git:

@@ -10,7 +10,8 @@ has the exceptions, in which a file of the tree runs only if the user asked to c
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -159,3 +160,52 @@ def leads_into(command: str, tree: Path) -> bool:
 def _runs(path: Path) -> bool:
     """Return whether an interpreter would run this path: a directory is most often no program."""
     return os.path.lexists(path) and (not path.is_dir() or (path / "__main__.py").exists())
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The settings of a repository at some moment, and the files that they depend on."""
+
+    settings: tuple[tuple[str, str], ...]
+    files: Mapping[str, tuple[int, ...]]
+    """State of each file that has settings, or would have some if it existed."""
+
+    def is_current(self) -> bool:
+        """Return whether no file has changed."""
+        return all(_state_of(path) == state for path, state in self.files.items())
+
+    @classmethod
+    def parse(cls, text: str, git_dir: str, home: str, xdg: str) -> "Listing":
+        """Parse the output of `git config --list --show-scope --show-origin -z`."""
+        fields = text.split("\0")
+        files = {f"{home}/.gitconfig", f"{xdg or f'{home}/.config'}/git/config"}
+        files |= {f"{git_dir}/config", f"{git_dir}/config.worktree"}
+        settings = []
+        for scope, origin, entry in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
+            # Settings on the orchestrator's own git command line are not the user's.
+            if scope == "command":
+                continue
+            key, end, value = entry.partition("\n")
+            # A key without `=` is true; one with an empty value is false.
+            # protection: key-without-value-is-true
+            settings.append((key, value if end else "true"))
+            file = origin.removeprefix("file:")
+            files.add(file)
+            if re.fullmatch(r"include(if\..*)?\.path", key, re.DOTALL):
+                files.add(os.path.join(os.path.dirname(file), os.path.expanduser(value)))  # noqa: PTH111, PTH118, PTH120
+                # A condition may be about the branch.
+                files |= {f"{git_dir}/HEAD", f"{git_dir}/reftable/tables.list"}
+        return cls(tuple(settings), {path: _state_of(path) for path in files})
+
+
+def _state_of(path: str) -> tuple[int, ...]:
+    try:
+        info = os.stat(path)  # noqa: PTH116 - before every git command
+    except (OSError, ValueError):
+        return ()
+    return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
+def absolute_path(path: str) -> str:
+    """Return the absolute directories of a `PATH`."""
+    return os.pathsep.join(place for place in path.split(os.pathsep) if place.startswith("/"))

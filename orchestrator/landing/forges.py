@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.git.programs import absolute_path
 from orchestrator.text.decode import decode
 from orchestrator.text.sanitize import output_line
 from orchestrator.text.split_lines import split_lines
@@ -141,10 +142,13 @@ class _Program:
         self, command: Sequence[str], stdin: IO[bytes], stderr: IO[bytes], *, end: bool
     ) -> tuple[int, bytes]:
         """Run a command, and return its exit code and the first or last bytes of its stdout."""
+        # A relative directory would be one of the checkout, with files of merged workers.
+        # protection: pr-programs-are-not-looked-up-in-checkout
+        env = {**os.environ, "PATH": absolute_path(os.environ.get("PATH", os.defpath))}
         kept = bytearray()
         with subprocess.Popen(
             command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, cwd=self._top,
-            start_new_session=True,
+            env=env, start_new_session=True,
         ) as process:  # fmt: skip
             timer = threading.Timer(_TIMEOUT, _kill, [process])
             timer.start()

@@ -75,6 +75,21 @@ def heads(remote: Path) -> dict[str, str]:
     return dict(row.split(" ") for row in rows)
 
 
+def test_programs_are_not_looked_up_in_the_checkout(
+    world: World, forges: Forges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of the checkout in `PATH` may have files of workers that were merged."""
+    one = worker(world, 1, {"new": "x\n"})
+    (world.repo / "bin").mkdir()
+    for name in ("gh", "git"):
+        (world.repo / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/MARK\n")
+        (world.repo / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"bin:{os.environ['PATH']}")
+    publish_all(world, one)
+    assert not (tmp_path / "MARK").exists()
+    assert forges.calls("create")
+
+
 def test_one_branch_is_pushed_and_one_pull_request_created(
     world: World, remote: Path, forges: Forges
 ) -> None:

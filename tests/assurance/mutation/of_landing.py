@@ -90,6 +90,7 @@ def landing() -> Iterator[Protection]:
     yield from marked(
         (_REQUESTS, "tests/text/test_quoting.py"),
         ("pr: nothing is forced", Text("{commit}:", "+{commit}:")),
+        ("pr: programs are not looked up in checkout", Unwrap("absolute_path")),
         ("pr: one ref is pushed", Without("f'remote.{name}.mirror'")),
         ("pr: no tags follow", Without("'push.followTags'")),
         ("pr: texts that someone changed are kept", Always()),
