@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+_ENDED = ("Z", "X")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _MEMORY = Path("/proc/meminfo")
 _MOUNTS = Path("/proc/mounts")
@@ -52,6 +53,54 @@ def boot_id() -> str | None:
         asked = subprocess.run(command, check=True, capture_output=True, text=True, timeout=5)
         return asked.stdout.strip() or None
     return None
+
+
+def process_exists(process: int) -> bool:
+    """Return whether a process exists, of any user."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def start_time(process: int) -> int | None:
+    """Return when a process started, in ticks since the boot; None if that cannot be known.
+
+    A process that has ended and whose parent has not noticed is a process that never started.
+    """
+    try:
+        said = Path(f"/proc/{process}/stat").read_text(errors="replace")
+        state, *fields = said.rpartition(")")[2].split()
+        return -1 if state in _ENDED else int(fields[18])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def process_mark() -> str:
+    """Return a text that no other process has: of this boot, or of another one."""
+    return f"{boot_id()} {os.getpid()} {start_time(os.getpid())}"
+
+
+def process_is_gone(mark: str, *, here: bool) -> bool:
+    """Return whether the process with a mark has ended; False if this cannot be known.
+
+    Args:
+        mark: The process's mark.
+        here: Whether it was a process of this machine, perhaps before its last start.
+    """
+    boot, _, rest = mark.partition(" ")
+    process, _, started = rest.partition(" ")
+    if boot != str(boot_id()):
+        return here
+    # protection: tests-of-live-processes-are-left-alone
+    return not (
+        process.isdecimal()
+        and process_exists(int(process))
+        and started == str(start_time(int(process)))
+    )
 
 
 def cpu_count() -> int:

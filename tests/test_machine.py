@@ -66,6 +66,23 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     return f"orchestrator-test-{os.getpid()}"
 
 
+def test_process_is_gone_when_it_has_ended_or_another_one_has_its_number() -> None:
+    mark = machine.process_mark()
+    boot, pid, start = mark.split()
+    with subprocess.Popen(("sleep", "60")) as other:
+        others = f"{boot} {other.pid} {machine.start_time(other.pid)}"
+        assert not machine.process_is_gone(others, here=True)
+        other.kill()
+    assert machine.process_is_gone(others, here=True)
+    assert not machine.process_is_gone(mark, here=True)
+    assert machine.process_is_gone(f"{boot} {pid} {int(start) - 1}", here=True)
+    # Before this machine's last start, or on another machine.
+    assert machine.process_is_gone(f"other {pid} {start}", here=True)
+    assert not machine.process_is_gone(f"other {pid} {start}", here=False)
+    assert machine.process_is_gone("", here=True)
+    assert machine.process_is_gone(f"{boot} -1 0", here=True)
+
+
 def test_name_has_one_holder_until_it_is_closed(name: str) -> None:
     held = machine.reserve_name(name)
     assert held is not None

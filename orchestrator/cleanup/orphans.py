@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.engine import engine_of_run, installed_engines
-from orchestrator.engine.labels import MANAGED, PLACE, REPOSITORY, ROLE, RUN, WORKER
-from orchestrator.engine.place import is_shared
+from orchestrator.engine.labels import MANAGED, PLACE, PROCESS, REPOSITORY, ROLE, RUN, WORKER
+from orchestrator.engine.place import RemoteEngine, is_shared
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.git_directory import git_dir_named_by
 from orchestrator.git.repository import DIRECTORIES, Repository
+from orchestrator.machine import process_is_gone
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import is_run_id
@@ -166,9 +167,26 @@ def remove_stray(job: Job) -> None:
         gone = []
     # protection: objects-of-run-that-lost-engine-are-removed
     found = [left for name in ("", *gone) for left in job.leftovers.get(name, [])]
+    found = [left for left in found if PROCESS not in left.labels]
+    if job.engine is not None and not is_shared(job.engine):
+        found += _of_gone_processes(job.engine, job.repository)
     stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
     job.removed += len(found) - len(stuck)
     job.problems += [str(leftover) for leftover in stuck]
+
+
+def _of_gone_processes(engine: ContainerEngine, repository: Repository) -> list[Leftover]:
+    """Return what tests left whose processes are gone, of this repository or of none."""
+    own, here = str(repository.common_dir), not isinstance(engine, RemoteEngine) or engine.is_here
+    found: list[Leftover] = []
+    # What cannot be listed was reported when the objects of runs were.
+    with suppress(OrchestratorError):
+        for left in engine.leftovers({MANAGED: "true"}):
+            mark, place = left.labels.get(PROCESS), left.labels.get(REPOSITORY, own)
+            # protection: tests-of-killed-processes-are-removed
+            if mark is not None and place == own and process_is_gone(mark, here=here):
+                found.append(left)
+    return found
 
 
 def _late(

@@ -3,7 +3,7 @@
 import secrets
 
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.labels import for_a_moment
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import EngineError
@@ -25,7 +25,7 @@ def open_network_problem(engine: ContainerEngine, repository: str) -> str | None
         EngineError: The helper of an open network cannot be started.
     """
     run = f"doctor-{secrets.token_hex(4)}"
-    labels = {MANAGED: "true", RUN: run, ROLE: "probe", REPOSITORY: repository}
+    labels = for_a_moment(repository, run=run)
     try:
         name = f"orchestrator-{run}"
         network = engine.create_network(name, labels)
@@ -43,7 +43,7 @@ def gateway_problem(engine: ContainerEngine, repository: str) -> str | None:
         repository: The repository's git common directory, for the labels.
     """
     run = f"doctor-{secrets.token_hex(4)}"
-    labels = {MANAGED: "true", RUN: run, ROLE: "probe", REPOSITORY: repository}
+    labels = for_a_moment(repository, run=run)
     network = None
     try:
         network = engine.create_network(f"orchestrator-{run}", labels)

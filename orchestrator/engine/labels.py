@@ -1,5 +1,7 @@
 """Names of the labels that all containers, networks and volumes of the orchestrator have."""
 
+from orchestrator.machine import process_mark
+
 MANAGED = "orchestrator.managed"
 
 
@@ -39,6 +41,27 @@ FILTER = "orchestrator.filter"
 """Label of a container whose network is filtered without a guard: the destinations that stay
 reachable, as JSON.
 """
+
+
+PROCESS = "orchestrator.process"
+"""Label of an object that one process needs for a moment, and removes: the mark of the process. A
+cleanup removes those of processes that are gone.
+"""
+
+
+def for_a_moment(repository: str = "", *, run: str = "", role: str = "probe") -> dict[str, str]:
+    """Return the labels of objects that this process needs for a moment, such as for a test.
+
+    Args:
+        repository: The repository's git common directory, if there is one.
+        run: Name of the test, or id of the run that it is for.
+        role: Role of the objects.
+    """
+    labels = {MANAGED: "true", RUN: run, REPOSITORY: repository}
+    # protection: objects-of-moment-name-their-process
+    return {name: value for name, value in labels.items() if value} | {
+        ROLE: role, PROCESS: process_mark()
+    }  # fmt: skip
 
 
 PLACE = "orchestrator.place"

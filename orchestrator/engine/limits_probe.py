@@ -12,7 +12,7 @@ from orchestrator.config.values import Limit
 from orchestrator.engine.egress import has_own_kernel
 from orchestrator.engine.features import WATCHED, Enforcement
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.labels import for_a_moment
 from orchestrator.engine.protocol import Container, ContainerEngine, ExitStatus
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError
@@ -185,7 +185,7 @@ def _spec(
         command=("python3", "-I", "-S", "-c", program(), *asked),
         user=_USER,
         workdir="/",
-        labels={MANAGED: "true", RUN: run, ROLE: "probe", REPOSITORY: repository},
+        labels=for_a_moment(repository, run=run),
         mounts=(_TMP,),
         cpus=_CPUS,
         memory=int(limits["memory"]),

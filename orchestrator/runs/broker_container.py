@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.config.values import parse_prices
 from orchestrator.engine.egress import allowed_destinations, resolver_of
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.labels import for_a_moment
 from orchestrator.engine.place import ClusterEngine, Part, Place, PlaceSpec, Start, Step, StepLimits
 from orchestrator.engine.protocol import Container, ContainerEngine
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress
@@ -110,7 +110,7 @@ def check_prices(
             command=(_PYTHON, "-I", "-c", bundle(_PRICES), *models),
             user="65534:65534",
             workdir="/",
-            labels={MANAGED: "true", RUN: run, ROLE: "probe", REPOSITORY: repository},
+            labels=for_a_moment(repository, run=run),
         )
     )
     try:

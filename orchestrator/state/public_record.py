@@ -15,12 +15,12 @@ from typing import Any
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.owner import user_name
 from orchestrator.files.safe_open import open_regular
+from orchestrator.machine import process_exists, start_time
 
 _MOST = 8 * 1024**2
 _MOST_PROCESSES = 1 << 31
 _NONE = 0
 """In place of the id of a process: the run has ended."""
-_ENDED = ("Z", "X")
 
 
 class PublicRecord:
@@ -48,7 +48,7 @@ class PublicRecord:
 
     def sign(self) -> None:
         """Record that this process carries out the run."""
-        mark = {"process": os.getpid(), "started": _start_time(os.getpid())}
+        mark = {"process": os.getpid(), "started": start_time(os.getpid())}
         with suppress(OSError):
             self.write({**self.read(), **mark})
 
@@ -81,28 +81,4 @@ class PublicRecord:
         # protection: users-run-of-another-user-is-live-while-its-process-is
         if process == _NONE:
             return False
-        return process_exists(process) and started in (None, _start_time(process))
-
-
-def process_exists(process: int) -> bool:
-    """Return whether a process exists, of any user."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _start_time(process: int) -> int | None:
-    """Return when a process started, in ticks since the boot; None if that cannot be known.
-
-    A process that has ended and whose parent has not noticed is a process that never started.
-    """
-    try:
-        said = Path(f"/proc/{process}/stat").read_text(errors="replace")
-        state, *fields = said.rpartition(")")[2].split()
-        return -1 if state in _ENDED else int(fields[18])
-    except (OSError, ValueError, IndexError):
-        return None
+        return process_exists(process) and started in (None, start_time(process))

@@ -36,9 +36,10 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.files.remove_tree import entry_names, remove_tree
 from orchestrator.files.safe_open import open_regular
 from orchestrator.files.shared import make_shared
+from orchestrator.machine import process_exists
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.state.present_paths import run_result_in, worker_result_in
-from orchestrator.state.public_record import PublicRecord, process_exists
+from orchestrator.state.public_record import PublicRecord
 
 STATUS = "status.md"
 """Name of the file with a table of all workers of a run and their states."""

@@ -13,7 +13,7 @@ from typing import Literal
 from orchestrator.config.container import Isolation
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.labels import for_a_moment
 from orchestrator.engine.place import Part, PlaceEngine, PlaceSpec, Start, Step
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
@@ -256,12 +256,7 @@ def _spec(
         command=("sh", "-c", command),
         user=f"{uid}:{gid}",
         workdir=WORKSPACE,
-        labels={
-            MANAGED: "true",
-            RUN: run.name,
-            ROLE: "probe",
-            REPOSITORY: str(repository.common_dir),
-        },
+        labels=for_a_moment(str(repository.common_dir), run=run.name),
         mounts=(mount,),
     )
 

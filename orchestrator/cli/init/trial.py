@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.cli.init.languages import ENSUREPIP, Command
 from orchestrator.cli.init.render import Choice, cleaning
 from orchestrator.cli.init.scan import Findings
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
+from orchestrator.engine.labels import for_a_moment
 from orchestrator.engine.protocol import Engine
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.runs.trial import Trial
@@ -119,7 +119,7 @@ def programs_in(
             command=("sh", "-c", _SCRIPT, "sh", *names),
             user=_NOBODY,
             workdir="/",
-            labels={MANAGED: "true", REPOSITORY: str(common_dir), ROLE: "probe"},
+            labels=for_a_moment(str(common_dir)),
         )
     )
     printed = b""

@@ -16,7 +16,7 @@ import docker.errors
 
 from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, ROLE
+from orchestrator.engine.labels import for_a_moment
 
 _PODMAN = "Podman"
 _PROCESSES = 16384
@@ -120,7 +120,7 @@ def dialect_of(
 def _accepts(client: docker.APIClient, host_config: Mapping[str, Any]) -> bool:
     """Return whether an engine creates a container with some options; it is never started."""
     config = client.create_host_config(network_mode="none", **host_config)
-    labels = {MANAGED: "true", ROLE: "probe"}
+    labels = for_a_moment()
     try:
         made = client.create_container(
             BASE_IMAGE, ["true"], entrypoint=[], labels=labels, host_config=config,

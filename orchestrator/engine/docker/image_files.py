@@ -13,7 +13,7 @@ import docker.errors
 from orchestrator.engine.docker.container import remove_container
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.in_place.archive import ArchiveError, Source
-from orchestrator.engine.labels import MANAGED, ROLE
+from orchestrator.engine.labels import for_a_moment
 from orchestrator.errors import EngineError
 
 _LARGEST = 16 * 1024**2
@@ -124,7 +124,7 @@ def _container(client: docker.APIClient, image: str) -> Iterator[str]:
         image,
         ["true"],
         entrypoint=[],
-        labels={MANAGED: "true", ROLE: "probe"},
+        labels=for_a_moment(),
         host_config=client.create_host_config(network_mode="none"),
         use_config_proxy=False,
     )

@@ -11,7 +11,7 @@ from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.firewall import create, gateway_of
 from orchestrator.engine.docker.machine_network import MachineNetwork, parse
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, ROLE
+from orchestrator.engine.labels import ROLE, for_a_moment
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
 from orchestrator.text.split_lines import split_lines
@@ -58,7 +58,7 @@ def resolve_there(client: docker.APIClient, name: str, *, dialect: Dialect) -> l
     """
     if not _NAME.fullmatch(name):
         raise ValueError(name)
-    said = _run(client, ("getent", "ahostsv4", name), {MANAGED: "true"}, dialect=dialect)
+    said = _run(client, ("getent", "ahostsv4", name), for_a_moment(), dialect=dialect)
     found = {str(ipaddress.IPv4Address(line.split()[0])) for line in split_lines(said) if line}
     if not found:
         raise ValueError(name)
@@ -80,7 +80,7 @@ def _run(
         command=command,
         user="65534:65534",
         workdir="/",
-        labels={**labels, ROLE: "machine"},
+        labels={**for_a_moment(role="machine"), **labels, ROLE: "machine"},
         network="host",
         memory=_MEMORY,
         pids=_PIDS,

@@ -22,6 +22,15 @@ def cleanup() -> Iterator[Protection]:
         ("work of lost place is not replaced", Never()),
     )  # fmt: skip
     yield from marked(
+        ("tests/test_machine.py",),
+        ("tests of live processes are left alone", Instead("True")),
+    )  # fmt: skip
+    yield from marked(
+        ("tests/system/test_killed_tests.py",),
+        ("tests of killed processes are removed", Never()),
+        ("objects of a moment name their process", Without("PROCESS")),
+    )  # fmt: skip
+    yield from marked(
         (CLEANUP, CHOICE, f"{ACCEPTANCE} -k cleanup"),
         ("unmerged work is backed up", Remove()),
         ("objects of a run that lost the engine are removed", Without("*gone")),
