@@ -16,6 +16,7 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
+from orchestrator.text.decode import decode
 from orchestrator.text.split_lines import split_lines
 
 _LARGEST = 4 * 1024**2
@@ -68,7 +69,7 @@ def _text(path: Path) -> str:
     """Return a file's text; empty if the file cannot be read."""
     try:
         with path.open("rb") as file:
-            return file.read(_LARGEST).decode("utf-8", "replace")
+            return decode(file.read(_LARGEST))
     except OSError:
         return ""
 
@@ -79,7 +80,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return {}
 
 
@@ -125,8 +126,11 @@ def _uv(settings: Mapping[str, Any], source: str) -> Iterator[FoundUrl]:
     for part in (settings, settings.get("pip", {})):
         if not isinstance(part, Mapping):
             continue
-        listed = [index.get("url") for index in part.get("index", ()) if isinstance(index, Mapping)]
-        for value in (part.get("index-url"), *part.get("extra-index-url", ()), *listed):
+        indexes, more = (part.get(key) for key in ("index", "extra-index-url"))
+        tables = indexes if isinstance(indexes, list) else ()
+        listed = [index.get("url") for index in tables if isinstance(index, Mapping)]
+        others = more if isinstance(more, list) else ()
+        for value in (part.get("index-url"), *others, *listed):
             if isinstance(value, str):
                 yield FoundUrl(value, source)
 

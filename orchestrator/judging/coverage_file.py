@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from xml.parsers import expat
 
 from orchestrator.judging.changes import NewLine
+from orchestrator.text.decode import decode
 from orchestrator.text.split_lines import split_lines
 
 MOST_BYTES = 16 * 1024**2
@@ -62,9 +63,9 @@ class _Lines:
 
 def read_coverage(data: bytes) -> Coverage | None:
     """Return, by file, whether each line was executed; None if the data is not usable."""
-    lines = _Lines()
+    lines, text = _Lines(), decode(data)
     try:
-        if data.lstrip()[:1] == b"<":
+        if text.lstrip().startswith("<"):
             parser = expat.ParserCreate()
             parser.StartElementHandler = lines.start
             parser.EndElementHandler = lines.end
@@ -73,7 +74,7 @@ def read_coverage(data: bytes) -> Coverage | None:
             parser.EntityDeclHandler = lines.refuse_entity
             parser.Parse(data, True)
         else:
-            for row in split_lines(data.decode("utf-8", "replace")):
+            for row in split_lines(text):
                 if named := _SOURCE.fullmatch(row.strip()):
                     lines.begin(named[1])
                 elif counted := _LINE.match(row.strip()):
