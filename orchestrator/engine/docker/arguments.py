@@ -7,6 +7,7 @@ import docker.errors
 from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 
 from orchestrator.engine.docker.dialect import Dialect
+from orchestrator.engine.docker.image_defaults import withheld
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount, TmpfsMount
 from orchestrator.errors import EngineError
 
@@ -19,9 +20,22 @@ _SHM = 64 * 1024**2
 
 
 def create_arguments(
-    client: docker.APIClient, spec: ContainerSpec, dialect: Dialect
+    client: docker.APIClient,
+    spec: ContainerSpec,
+    dialect: Dialect,
+    config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return arguments for `APIClient.create_container` that deny what `spec` does not allow."""
+    """Return arguments for `APIClient.create_container` that deny what `spec` does not allow.
+
+    Args:
+        client: The Docker client.
+        spec: The specification.
+        dialect: What the engine knows.
+        config: The image's settings, of which some variables are withheld.
+    """
+    # A variable without a value is removed from those of the image.
+    # protection: image-does-not-mislead-git
+    hidden = withheld(config or {})
     # protection: settings-of-image-do-not-apply
     return {
         "image": spec.image,
@@ -31,7 +45,7 @@ def create_arguments(
         "user": spec.user or None,
         "working_dir": spec.workdir or None,
         "labels": dict(spec.labels),
-        "environment": dict(spec.env),
+        "environment": {**hidden, **spec.env},
         "ports": list(spec.ports),
         "healthcheck": {"test": ["NONE"]},
         "stop_signal": "SIGTERM",

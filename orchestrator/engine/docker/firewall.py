@@ -128,8 +128,9 @@ def create(
     place: Place | None = None,
 ) -> DockerContainer:
     """Create a container and attach to its output; the image decides nothing but its files."""
-    spec = overridden(spec, image_config(client, spec.image))
-    arguments = create_arguments(client, spec, dialect)
+    config = image_config(client, spec.image)
+    spec = overridden(spec, config)
+    arguments = create_arguments(client, spec, dialect, config)
     if place is not None:
         place.apply(arguments, client)
     with translated("create the container"):
@@ -274,8 +275,9 @@ def close_host(
     rules = host_rules(table, bridge, egress, machine, workers=workers)
     env = {"RULES": rules, "TABLE_NAME": table, "BRIDGE": bridge}
     spec = _host_spec(name, egress.image, env, labels, workers=workers)
-    spec = overridden(spec, image_config(client, spec.image))
-    arguments = create_arguments(client, spec, dialect)
+    config = image_config(client, spec.image)
+    spec = overridden(spec, config)
+    arguments = create_arguments(client, spec, dialect, config)
     with translated("create the container"):
         # Detached: the container's input stays open when the connection ends.
         created = client.create_container(**arguments, stdin_open=True, detach=True)["Id"]

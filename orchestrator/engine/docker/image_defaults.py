@@ -22,6 +22,11 @@ _VOLUME = 1024**3
 """Size limit in bytes of each volume that an image declares; such a volume is kept in memory."""
 
 
+_KEPT = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSL_", "GIT_SSH", "GIT_TERMINAL_PROMPT")
+"""Beginnings of names of git's variables that do not say where its files are."""
+_SCRATCH = frozenset({"TMPDIR", "TMP", "TEMP"})
+
+
 @repeatable
 def image_config(client: docker.APIClient, image: str) -> Mapping[str, Any]:
     """Return the settings that an image gives to its containers.
@@ -75,6 +80,21 @@ def overridden(
     # protection: images-volumes-are-in-memory
     # protection: labels-of-image-name-no-containers-of-others
     return replace(spec, mounts=(*spec.mounts, *in_memory), labels={**ours, **spec.labels})
+
+
+def withheld(config: Mapping[str, Any]) -> dict[str, None]:
+    """Return the variables of an image that its containers do not get, unless they are set anew.
+
+    With git's own, such as `GIT_DIR`, neither the worker's git nor the programs of the harvest
+    would find the worker's repository. Directories for temporary files need not exist, or could
+    not be written to.
+    """
+    names = [str(entry).partition("=")[0] for entry in config.get("Env") or ()]
+    return {
+        name: None
+        for name in names
+        if name in _SCRATCH or (name.startswith("GIT_") and not name.startswith(_KEPT))
+    }
 
 
 def own_start(client: docker.APIClient, spec: ContainerSpec, start: Start) -> Start:

@@ -119,8 +119,9 @@ class Volumes:
             EngineError: The container could not be created, for example because its name is used.
         """
         targets = [mount["Target"] for mount in mounts]
-        spec = overridden(spec, image_config(self._client, spec.image), volumes=targets)
-        arguments = create_arguments(self._client, spec, self._dialect)
+        image = image_config(self._client, spec.image)
+        spec = overridden(spec, image, volumes=targets)
+        arguments = create_arguments(self._client, spec, self._dialect, image)
         config = arguments["host_config"]
         config["Mounts"] = [*config.get("Mounts", ()), *mounts]
         config["Init"], config["ReadonlyRootfs"] = init, not fills
