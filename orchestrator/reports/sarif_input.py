@@ -266,10 +266,10 @@ class _Run:
         components = [driver, *_items(tool, "extensions")[:_MOST_RULES]]
         rules = _Rules([
             [_parse(_Rule, rule, in_part=True) or _Rule() for rule in rules[:_MOST_RULES]]
-            for rules in (_items(one, "rules") for one in components)
+            for rules in (_items(part, "rules") for part in components)
         ])  # fmt: skip
         calls = [
-            [_parse(_Override, one) for one in _items(call, "ruleConfigurationOverrides")]
+            [_parse(_Override, entry) for entry in _items(call, "ruleConfigurationOverrides")]
             for call in _items(self.known, "invocations")[:_MOST_RULES]
         ]
         if "externalPropertyFileReferences" in self.known:
@@ -279,9 +279,9 @@ class _Run:
             name = result.rule_id or result.rule.id or rule.id
             call = 0 if len(calls) == 1 else result.origin.invocation
             levels = [
-                one.configuration.level
-                for one in (calls[call] if call in range(len(calls)) else ())
-                if one is not None and rules.find(one.descriptor).id in (rule.id, name)
+                override.configuration.level
+                for override in (calls[call] if call in range(len(calls)) else ())
+                if override is not None and rules.find(override.descriptor).id in (rule.id, name)
             ]
             level = result.level or next(filter(None, levels), rule.defaults.level) or "warning"
             place = self._place(result)
@@ -299,7 +299,7 @@ class _Run:
 
     def _place(self, result: _Result) -> tuple[str, _Region] | None:
         """Return the first place of a result that is in a file of the repository."""
-        named = [(one.physical.artifact, one.physical.region) for one in result.locations]
+        named = [(at.physical.artifact, at.physical.region) for at in result.locations]
         named = [(artifact, region) for artifact, region in named if artifact != _Artifact()]
         if not named and result.target != _Artifact():
             named = [(result.target, _Region())]
@@ -366,7 +366,7 @@ class _Rules:
 
 def _is_new(result: _Result) -> bool:
     is_suppressed = result.suppressions and not any(
-        one.status in _UNDECIDED for one in result.suppressions
+        found.status in _UNDECIDED for found in result.suppressions
     )
     is_none = result.level == "none" and result.kind == "fail"
     is_known = result.baseline in _KNOWN
@@ -380,7 +380,7 @@ def _text_of(message: _Message, rule: _Rule, driver: object) -> str:
         of_tool = _entry(_entry(driver, "globalMessageStrings"), message.id)
         found = _parse(_Message, rule.messages.get(message.id, of_tool)) or _Message()
         text = found.text or found.markdown
-    given = [str(one)[:_LONGEST_ARGUMENT] for one in message.arguments[:1000]]
+    given = [str(given)[:_LONGEST_ARGUMENT] for given in message.arguments[:1000]]
 
     def fill(found: re.Match[str]) -> str:
         if found[1] is None:
@@ -398,7 +398,7 @@ def _parse(model: type[_Model], item: object, *, in_part: bool = False) -> _Mode
         if not in_part or not isinstance(item, dict):
             return None
         wrong = {place[0] for mistake in error.errors() if (place := mistake["loc"])}
-        return _parse(model, {name: one for name, one in item.items() if name not in wrong})
+        return _parse(model, {name: value for name, value in item.items() if name not in wrong})
 
 
 def _entry(value: object, key: str) -> Any:  # noqa: ANN401
