@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import docker.errors
 import docker.tls
 import docker.utils
 from pydantic import BaseModel, Field, ValidationError
@@ -68,8 +69,27 @@ class Address:
         """Return the options of docker-py's client.
 
         Raises:
-            docker.errors.DockerException: A certificate is missing.
+            ConfigError: A certificate is missing.
         """
+        try:
+            return self._options()
+        except docker.errors.TLSParameterError as error:
+            is_context = self.source not in ("", "DOCKER_HOST")
+            given = os.environ.get("DOCKER_CERT_PATH")
+            folder = Path(given) if given else Path.home() / ".docker"
+            folder = self.certificates if is_context and self.certificates else folder
+            names = ("ca.pem", "cert.pem", "key.pem")
+            missing = [f"`{name}`" for name in names if not (folder / name).is_file()]
+            by = self.source if is_context else "`DOCKER_TLS_VERIFY` or `DOCKER_CERT_PATH`"
+            raise ConfigError(
+                f"the engine is reached with TLS, because of {by}, but {one_line(str(folder))} has "
+                f"no {' and no '.join(missing)}",
+                key="engine.no-certificates",
+                hint="name the directory with `ca.pem`, `cert.pem` and `key.pem` in "
+                "`DOCKER_CERT_PATH`, or unset `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH`",
+            ) from error
+
+    def _options(self) -> dict[str, Any]:
         if self.source in ("", "DOCKER_HOST"):
             # The variables `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH` apply.
             environment = {**os.environ, "DOCKER_HOST": self.url}

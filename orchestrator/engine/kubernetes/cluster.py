@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 import urllib3
 import urllib3.exceptions
+import yaml
 from kubernetes import client
 from kubernetes.client.rest import SUPPORTED_SOCKS_PROXIES, should_bypass_proxies
 from kubernetes.config import ConfigException, kube_config
@@ -32,6 +33,7 @@ PATIENCE = 120.0
 _RENEWAL = 5.0
 """Seconds that pass at least until the configuration is read again."""
 _LONGEST_WAIT = 60
+_DEFAULT_FILE = "~/.kube/config"
 _PAIR = ("clientCertificateData", "clientKeyData")
 _CHECK = "check it with `kubectl version`"
 HINTS = {
@@ -153,6 +155,17 @@ class _Loader(kube_config.KubeConfigLoader):
         return True
 
 
+class _Merger(kube_config.KubeConfigMerger):
+    """Merges files as kubectl does: an empty one adds nothing."""
+
+    def load_config(self, path: str) -> None:
+        """Read one of the files."""
+        with Path(path).open(encoding="utf-8") as file:
+            if yaml.safe_load(file) is None:
+                return
+        super().load_config(path)  # type: ignore[no-untyped-call]
+
+
 class Cluster:
     """The API server of one context, and the namespace for workers."""
 
@@ -177,7 +190,9 @@ class Cluster:
             ConfigError: The configuration cannot be read or has no usable credentials, or the
                 context has no namespace.
         """
-        self._file = str(kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+        # As for kubectl, an empty variable is none.
+        named = kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+        self._file = str(kubeconfig or named or _DEFAULT_FILE)
         self._renewal = threading.Lock()
         found = self._load(context)
         self.context = str(found["name"])
@@ -204,9 +219,9 @@ class Cluster:
         """
         settings = client.Configuration()
         try:
-            read = kube_config.KubeConfigMerger(self._file).config
+            read = _Merger(self._file).config  # type: ignore[no-untyped-call]
             if read is None:
-                raise ConfigException("there is none")
+                raise ConfigException(f"{self._file} is missing or empty")
             make: Any = _Loader  # the client has no types
             loader = make(read, active_context=context, config_base_path=None)
             loader.load_and_set(settings)

@@ -1,6 +1,7 @@
 """Tests that the daemon's address is found as Docker's own client finds it."""
 
 import json
+import shutil
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.docker.address import LOCAL_SOCKET, Address, chosen_address
+from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.requirements import check_address
 from orchestrator.errors import ConfigError
 from tests.support.errors import raises
@@ -115,3 +117,27 @@ def test_an_address_without_tls_is_refused_whatever_chose_it(
     for source in ("", "DOCKER_HOST", "context `x`"):
         with raises("engine.no-tls"):
             check_address(Address(host, source))
+
+
+def test_missing_certificates_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    every = ("ca.pem", "cert.pem", "key.pem")
+    for given, there, missing in (
+        (None, (), every),
+        ("", (), every),
+        (str(tmp_path / "certs"), ("cert.pem", "key.pem"), ("ca.pem",)),
+        (str(tmp_path / "certs"), ("ca.pem", "cert.pem"), ("key.pem",)),
+    ):
+        folder = Path(given) if given else tmp_path / ".docker"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name in there:
+            (folder / name).write_text("")
+        monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+        if given is None:
+            monkeypatch.delenv("DOCKER_CERT_PATH", raising=False)
+        else:
+            monkeypatch.setenv("DOCKER_CERT_PATH", given)
+        named = [f"`{name}`" for name in missing]
+        with raises("engine.no-certificates", str(folder), *named, "DOCKER_CERT_PATH"):
+            connect(Address(url="tcp://127.0.0.1:2376", source="DOCKER_HOST"))

@@ -271,3 +271,22 @@ def test_token_that_no_request_can_have_is_an_error(kubeconfig: Path, token: str
     give(kubeconfig, {"token": token})
     with raises("cluster.unreadable-settings"):
         Cluster(kubeconfig=kubeconfig)
+
+
+def test_empty_files_and_variables_are_none_as_for_kubectl(
+    kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty, comment, missing = (tmp_path / name for name in ("empty", "comment", "missing"))
+    empty.write_text("")
+    comment.write_text("# nothing\n---\n")
+    for names in ((empty, kubeconfig), (kubeconfig, comment), (missing, empty, kubeconfig)):
+        Cluster(kubeconfig=":".join(map(str, names)))  # type: ignore[arg-type]
+    for names in ((empty,), (missing,), (comment, empty)):
+        with raises("cluster.unreadable-settings", "missing or empty"):
+            Cluster(kubeconfig=":".join(map(str, names)))  # type: ignore[arg-type]
+    home = tmp_path / "home"
+    (home / ".kube").mkdir(parents=True)
+    (home / ".kube" / "config").write_text(kubeconfig.read_text())
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", "")
+    Cluster()
