@@ -6,6 +6,7 @@ candidate only if its own mutant fails on the candidate's commit, where the test
 """
 
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +18,13 @@ from orchestrator.files.safe_open import read_limited
 from orchestrator.judging.case_source import Strength
 from orchestrator.judging.check_run import Answer, CheckRun
 from orchestrator.judging.evidence import Evidence, Job
-from orchestrator.judging.mutants import Mix, Mixes, has_known_runner, make_mixes
+from orchestrator.judging.mutants import MOST_FILES, Mix, Mixes, has_known_runner, make_mixes
 from orchestrator.judging.trees import Trees
 
 KEY = "judging.key"
 """Name of the file, in the state directory, with the secret that decides which tests change."""
 _KEY_SIZE = 200
+_INNER_TESTS = re.compile(rb"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub\s+)?mod\s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,8 @@ class MutantRuns:
     _known: dict[str, list[_Known]] = field(default_factory=dict)
     _mixed_commits: dict[tuple[str, frozenset[int]], str] = field(default_factory=dict)
     _same_files: dict[str, frozenset[str]] = field(default_factory=dict)
+    _inner_tests: dict[str, bytes] = field(default_factory=dict)
+    """The tests at the end of files of the product, by path, as Rust has them."""
 
     def __post_init__(self) -> None:
         """Make the mixes. No check runs yet."""
@@ -98,7 +102,13 @@ class MutantRuns:
                 return self.hidden[path]
             return b"".join(trees.contents([entries[path].blob]))
 
-        paths = [*dict.fromkeys([*self.hidden, *tests])]
+        sources = [path for path, entry in entries.items()
+                   if entry.is_file and path.endswith(".rs") and kind(path) is None]  # fmt: skip
+        for path in sources[:MOST_FILES]:
+            if found := _INNER_TESTS.search(content := read(path)):
+                self._inner_tests[path] = content[found.start() :]
+
+        paths = [*dict.fromkeys([*self.hidden, *tests, *self._inner_tests])]
         chance = _chance(trees.repository.state_dir / KEY, trees.base, trees.began.isoformat())
         return make_mixes(self.commands, paths, read, chance, first=[*self.hidden])
 
@@ -287,20 +297,42 @@ class MutantRuns:
         )
 
     def _files_as_on_base(self, commit: str) -> frozenset[str]:
+        """Return the files whose tests are those of the base commit."""
         assert self._mixes is not None  # noqa: S101
         if commit not in self._same_files:
             before, after = (self.trees.entries(tree) for tree in (self.trees.base, commit))
             paths = {test.path for test in self._mixes.tests}
+            # protection: tests-in-changed-file-of-product-are-those-of-base
             self._same_files[commit] = frozenset(
-                path for path in paths if path in self.hidden or before[path] == after.get(path)
+                path
+                for path in paths
+                if path in self.hidden
+                or before[path] == after.get(path)
+                or (
+                    path in self._inner_tests
+                    and path in after
+                    and self._halves_of(after[path].blob)[1] == self._inner_tests[path]
+                )
             )
         return self._same_files[commit]
+
+    def _halves_of(self, blob: str) -> tuple[bytes, bytes]:
+        """Return the product's part of a file, and the tests at its end."""
+        content = b"".join(self.trees.contents([blob]))
+        found = _INNER_TESTS.search(content)
+        place = found.start() if found else len(content)
+        return content[:place], content[place:]
 
     def _mix_into(self, commit: str, mix: Mix) -> str:
         key = commit, mix.mutants
         if key not in self._mixed_commits:
             replaced = self._files_as_on_base(commit)
             files = {path: data for path, data in mix.files.items() if path in replaced}
+            entries = self.trees.entries(commit) if self._inner_tests else {}
+            for path in files.keys() & self._inner_tests.keys():
+                found = _INNER_TESTS.search(files[path])
+                tests = files[path][found.start() :] if found else b""
+                files[path] = self._halves_of(entries[path].blob)[0] + tests
             self._mixed_commits[key] = self.trees.with_files(commit, files)
         return self._mixed_commits[key]
 

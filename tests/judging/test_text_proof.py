@@ -1,19 +1,23 @@
 """Tests of mutants of tables, helpers and constants in JavaScript, Go and Rust."""
 
+import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from orchestrator.judging.case_source import Strength
+from orchestrator.judging.check_run import CheckRun, Watched
 from orchestrator.judging.failing_tests import find_failed_tests
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.mutants import Mixes, make_mixes
 from orchestrator.judging.text_mutants import TextSource
 from tests.support.judging import judge
 from tests.support.merges import World
+from tests.support.repository import git
 
 JS = """import test from 'node:test'
 import assert from 'node:assert'
@@ -223,6 +227,79 @@ def test_candidates_in_javascript(world: World) -> None:
 def _only_the_third_wins(judgement: Judgement) -> None:
     assert judgement.picked == 3
     assert {one.worker_id for one in judgement.ranking if one.flags == () and one.passes} == {3}
+
+
+INNER = (
+    CRATE.replace("*", "+")
+    + """
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const CASES: &[(u32, u32, u32)] = &[(3, 4, 12), (31, 11, 341)];
+
+    #[test]
+    fn in_table() {
+        for &(width, height, want) in CASES {
+            assert_eq!(area(width, height), want);
+        }
+    }
+
+    #[test]
+    fn direct() {
+        assert_eq!(area(1, 2), 2);
+    }
+}
+"""
+)
+
+
+class Cargo:
+    """Answers as `cargo test` does about the tests in a file, with `+` or `*` in the product."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.seen: list[str] = []
+
+    def __call__(
+        self, commit: str, commands: Sequence[str], *, watched: Sequence[Watched] = ()
+    ) -> list[CheckRun]:
+        text = git(self.world.repo, "show", f"{commit}:src/lib.rs")
+        self.seen.append(text)
+        right = "width * height" in text
+        rows = [*re.findall(r"\((\d+), (\d+), (\d+)\)", text)]
+        direct = re.search(r"area\((\d+), (\d+)\), (\d+)", text)
+        assert direct is not None
+
+        def holds(row: tuple[str, ...]) -> bool:
+            one, other, want = map(int, row)
+            return (one * other if right else one + other) == want
+
+        # The first table is the constant, which no test uses in a mix.
+        failed = [] if all(map(holds, rows[-2:])) else ["in_table"]
+        failed += [] if holds(direct.groups()) else ["direct"]
+        if "process::exit" in text:
+            failed = []
+        said = "".join(f"test tests::{name} ... FAILED\n" for name in failed)
+        found = find_failed_tests(said, None, watched)
+        return [CheckRun(answer="fail" if failed else "pass", failed=found) for _ in commands]
+
+
+def test_tests_in_a_file_of_the_product_have_mutants(world: World) -> None:
+    world.base = world.commit({"src/lib.rs": INNER, "tests/test_calc.py": None})
+    right = INNER.replace("width + height", "width * height")
+    exits = INNER.replace("width + height", "std::process::exit(0)")
+    edits = right.replace("(3, 4, 12), (31", "(3, 4, 12), (31")
+    edits = edits.replace("area(1, 2), 2", "area(2, 2), 4")
+    cargo = Cargo(world)
+    judgement = judge(
+        world, {"src/lib.rs": right}, {"src/lib.rs": exits}, {"src/lib.rs": edits},
+        checks=(), must_fix=("cargo test",), run=cargo,
+    )  # fmt: skip
+    found = {one.worker_id: [flag.flag for flag in one.flags] for one in judgement.ranking}
+    assert found[1] == []
+    assert found[2][0] == "forged"
+    assert "unproved" in found[3], "it changed its tests"
+    assert any("// " in text and "width * height" in text for text in cargo.seen)
 
 
 LEAVES = """

@@ -98,6 +98,11 @@ def judging() -> Iterator[Protection]:
         ("nothing rests on a test without a mutant", Never()),
     )  # fmt: skip
     yield from marked(
+        ("tests/judging/test_text_proof.py",),
+        ("tests in a changed file of the product are those of the base",
+         Replace("self._inner_tests[path]", "self._halves_of(after[path].blob)[1]")),
+    )  # fmt: skip
+    yield from marked(
         ("tests/judging/test_tripwires.py tests/judging/test_judge.py",),
         ("only lines that the base has as often are not new", Never()),
         ("candidate that touches the test runner needs a person", Remove()),
