@@ -350,24 +350,13 @@ _KNOWN_TABLE = "[*__import__('sys').modules['tests.test_calc'].CASES] == KNOWN"
 _SOURCE_OF = "__import__('inspect').getsource(method)"
 _CODE_OF = "repr((method.__code__.co_code, method.__code__.co_consts)).encode()"
 _EMPTIES = """
-def once(width, height, real=area):
-    import sys
-    tests = sys.modules["tests.test_calc"]
-    tests.CASES.clear()
-    tests.TestCalc.check = lambda *_: None
-    tests.TestCalc.setUp = lambda self: setattr(self, "square", 14)
-    return real(width, height)
-area = once
-import sys
-class Tests:
-    def find_spec(self, name, path=None, target=None):
-        found = next((one.find_spec(name, path) for one in sys.meta_path[1:]
-                      if one.find_spec(name, path)), None)
-        if name == "tests.test_calc":
-            run = found.loader.exec_module
-            found.loader.exec_module = lambda module: (run(module), once(1, 1))
-        return found
-sys.meta_path.insert(0, Tests())
+import sys, unittest
+def made(cls, **_):
+    cls._classSetupFailed, cls._class_cleanups = False, []
+    sys._getframe(1).f_globals.get("CASES", []).clear()
+    cls.check = lambda *_: None
+    cls.setUp = lambda self: setattr(self, "square", 14)
+unittest.TestCase.__init_subclass__ = classmethod(made)
 """
 _ITEM_OFF = """
 import sys
