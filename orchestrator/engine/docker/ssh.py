@@ -6,6 +6,7 @@ decides about keys and known hosts: nothing is asked, and no host key is accepte
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -28,13 +29,19 @@ _CONNECT = 30.0
 _PAUSES = (1.0, 2.0, 5.0, 15.0)
 """Seconds until a broken connection is made again; the last value applies to all further tries."""
 _TICK = 0.02
-_OPTIONS = (
-    *("-T", "-a", "-x"),
-    *("-o", "BatchMode=yes"),
-    *("-o", "ConnectTimeout=20"),
-    *("-o", "ServerAliveInterval=15"),
-    *("-o", "ServerAliveCountMax=4"),
+_SETTINGS = (
+    *("BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=15", "ServerAliveCountMax=4"),
+    # The connection ends with this process, and is nobody else's.
+    *("ControlPersist=no", "RemoteCommand=none", "PermitLocalCommand=no", "Tunnel=no"),
+    *("ForwardAgent=no", "ForwardX11=no", "RequestTTY=no", "EscapeChar=none", "GatewayPorts=no"),
+    # The forwarding is ours. Those of the user's configuration may fail, as when `ssh` runs twice.
+    *("ClearAllForwardings=no", "ExitOnForwardFailure=no", "StreamLocalBindUnlink=yes"),
+    *("VisualHostKey=no", "LogLevel=ERROR"),
 )
+"""Settings that decide what the connection is, whatever the user's configuration says."""
+_NEWER = ("ForkAfterAuthentication=no", "StdinNull=no")
+"""The same for OpenSSH 8.7 and later; earlier versions do not know these names."""
+_OPTIONS = ("-T", "-a", "-x")
 # `ssh` ends when the standard input does, so that it never outlives this process. Without a last
 # word of this process, its directory goes too.
 _TIED = """\
@@ -85,7 +92,11 @@ class SshTunnel:
         self._directory = Path(tempfile.mkdtemp(prefix="orc-ssh-"))
         self.socket = self._directory / "docker.sock"
         control = ("-o", f"ControlPath={self._directory / 'control'}")
-        self._ssh = ("ssh", *_OPTIONS, *control, *options)
+        self._is_newer = _version() >= (8, 7)
+        # protection: users-configuration-of-ssh-does-not-change-what-tunnel-is
+        settings = (*_SETTINGS, *(_NEWER if self._is_newer else ()))
+        given = [word for setting in settings for word in ("-o", setting)]
+        self._ssh = ("ssh", *_OPTIONS, *given, *control, *options)
         self._closed = threading.Event()
         self._ports: list[int] = []
         self._listener: socket.socket | None = None
@@ -119,7 +130,16 @@ class SshTunnel:
         """
         if port in self._ports:
             return
-        command = (*self._ssh, "-O", "forward", *_leading(port), "--", self._host)
+        command = (
+            *self._ssh,
+            "-o",
+            "ControlMaster=no",
+            "-O",
+            "forward",
+            *_leading(port),
+            "--",
+            self._host,
+        )
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_CONNECT
         )
@@ -136,7 +156,7 @@ class SshTunnel:
         """Start the `ssh` that holds the connection, and forwards the socket unless we listen."""
         forward = (
             () if self._listener
-            else ("-o", "StreamLocalBindUnlink=yes", "-L", f"{self.socket}:{self._target}")
+            else ("-L", f"{self.socket}:{self._target}")
         )  # fmt: skip
         ports = [word for port in self._ports for word in _leading(port)]
         command = (*self._ssh, "-N", "-o", "ControlMaster=yes", *forward, *ports, "--", self._host)
@@ -187,7 +207,11 @@ class SshTunnel:
         threading.Thread(target=self._accept, args=(listener,), daemon=True, name="ssh").start()
 
     def _accept(self, listener: socket.socket) -> None:
-        command = [*self._ssh, "--", self._host, "docker system dial-stdio"]
+        session = ("-o", "SessionType=default") if self._is_newer else ()
+        command = [
+            *self._ssh, "-o", "ControlMaster=no", *session, "--", self._host,
+            "docker system dial-stdio",
+        ]  # fmt: skip
         children: list[subprocess.Popen[bytes]] = []
         while not self._closed.is_set():
             try:
@@ -215,6 +239,18 @@ class SshTunnel:
             self._process = self._start()
             if self._closed.is_set():
                 self._stop(self._process)
+
+
+@cache
+def _version() -> tuple[int, int]:
+    """Return the version of the user's OpenSSH; that of none if another program is named `ssh`."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            ("ssh", "-V"), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=10
+        )
+        if found := re.match(rb"OpenSSH_(\d+)\.(\d+)", done.stderr):
+            return int(found[1]), int(found[2])
+    return 0, 0
 
 
 def listens(port: int) -> bool:

@@ -80,6 +80,105 @@ def test_engine_is_reached_and_nothing_is_left(ssh: FakeSsh, engine: Path, forwa
         _wait_for_end(pid)
 
 
+HOSTILE = """\
+Host *
+ BatchMode no
+ ControlMaster auto
+ ControlPath ~/.ssh/shared-%C
+ ControlPersist 10m
+ ForkAfterAuthentication yes
+ StdinNull yes
+ SessionType subsystem
+ ExitOnForwardFailure yes
+ ClearAllForwardings yes
+ RemoteCommand tmux
+ RequestTTY force
+ PermitLocalCommand yes
+ LocalCommand touch ran
+ Tunnel yes
+ ForwardAgent yes
+ ForwardX11 yes
+ EscapeChar ~
+ EnableEscapeCommandline yes
+ GatewayPorts yes
+ StreamLocalBindUnlink no
+ StreamLocalBindMask 0111
+ VisualHostKey yes
+ LogLevel DEBUG3
+ ServerAliveInterval 0
+ ConnectTimeout 999
+"""
+DECIDED = {
+    "batchmode": "yes", "connecttimeout": "20", "serveraliveinterval": "15",
+    "serveralivecountmax": "4", "controlpersist": "no", "remotecommand": None,
+    "permitlocalcommand": "no", "tunnel": "false", "forwardagent": "no", "forwardx11": "no",
+    "requesttty": "false", "escapechar": "none", "gatewayports": "no", "clearallforwardings": "no",
+    "exitonforwardfailure": "no", "streamlocalbindunlink": "yes",
+    "visualhostkey": "no", "loglevel": "ERROR", "forkafterauthentication": "no", "stdinnull": "no",
+    "sessiontype": ("none", "default"), "controlmaster": ("true", "false"),
+}  # fmt: skip
+USERS = {
+    # Where the other machine is, how it is reached, and who may do so.
+    *("host", "hostname", "port", "user", "addressfamily", "bindaddress", "bindinterface"),
+    *("proxycommand", "proxyjump", "proxyusefdpass", "canonicaldomains", "canonicalizehostname"),
+    *("canonicalizefallbacklocal", "canonicalizemaxdots", "canonicalizepermittedcnames"),
+    *("connectionattempts", "tcpkeepalive", "ipqos", "compression", "rekeylimit"),
+    # Keys and trust.
+    *("addkeystoagent", "identityagent", "identitiesonly", "identityfile", "certificatefile"),
+    *("casignaturealgorithms", "checkhostip", "ciphers", "macs", "kexalgorithms"),
+    *("hostkeyalgorithms", "hostkeyalias", "hostbasedacceptedalgorithms", "fingerprinthash"),
+    *("hostbasedauthentication", "enablesshkeysign", "globalknownhostsfile", "hashknownhosts"),
+    *("knownhostscommand", "userknownhostsfile", "stricthostkeychecking", "updatehostkeys"),
+    *("verifyhostkeydns", "nohostauthenticationforlocalhost", "requiredrsasize", "warnweakcrypto"),
+    *(
+        "pubkeyacceptedalgorithms",
+        "pubkeyauthentication",
+        "passwordauthentication",
+        "pkcs11provider",
+    ),
+    *("kbdinteractiveauthentication", "kbdinteractivedevices", "numberofpasswordprompts"),
+    *("preferredauthentications", "securitykeyprovider", "revokedhostkeys", "gssapiauthentication"),
+    *("gssapidelegatecredentials", "gssapikexalgorithms", "gssapikeyexchange", "gssapitrustdns"),
+    *("gssapirenewalforcesrekey", "gssapiclientidentity", "gssapiserveridentity"),
+    # Without effect on a connection without a terminal, X11, or commands of its own; what is said
+    # goes to a log of ours; other names.
+    *("enableescapecommandline", "forwardx11timeout", "forwardx11trusted", "xauthlocation"),
+    *("logverbose", "syslogfacility", "tunneldevice", "sendenv", "setenv", "localcommand"),
+    *("permitremoteopen", "obscurekeystroketiming", "channeltimeout", "ignoreunknown", "tag"),
+    *("versionaddendum", "refuseconnection", "controlpath"),
+    # OpenSSH takes the configuration's before that of an option; the directory is private.
+    "streamlocalbindmask",
+    # Forwardings of the user's configuration are made as well, and may fail.
+    *("localforward", "remoteforward", "dynamicforward"),
+}
+"""Keywords of `ssh` that the user's configuration decides, or that change nothing."""
+
+
+def test_configuration_of_the_user_does_not_change_what_the_tunnel_is(
+    ssh: FakeSsh, engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh.forbid_forwarding()
+    ssh.give_docker(engine)
+    tunnel = SshTunnel(f"ssh://build.example{engine}")
+    assert _ask(tunnel.socket) == b"QUESTION"
+    tunnel.close()
+    master, session = ssh.asked[0], next(words for words in ssh.asked if "dial-stdio" in words[-1])
+    monkeypatch.undo()
+    file = tmp_path / "config"
+    file.write_text(HOSTILE)
+    for index, words in enumerate((master, session)):
+        at = words.index("--")
+        command = ("ssh", "-G", "-F", str(file), *words[:at], words[at + 1])
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        read = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+        for name, expected in DECIDED.items():
+            value = expected[index] if isinstance(expected, tuple) else expected
+            assert read.get(name) == value, (name, read.get(name))
+        assert str(tunnel.socket.parent) in read["controlpath"]
+        # A newer `ssh` has further keywords: decide on each.
+        assert {name.lower() for name in read} - DECIDED.keys() - USERS == set()
+
+
 def test_broken_connection_is_made_again(ssh: FakeSsh, engine: Path) -> None:
     tunnel = SshTunnel(f"ssh://build.example{engine}")
     os.kill(ssh.pids[0], signal.SIGKILL)
