@@ -452,7 +452,8 @@ def _constants(
         if len(value) <= _LARGEST and not inner & _NO_COPY and not is_arrow:
             kind = source.text[source.tokens[place + 1].end : source.tokens[equals].start]
             kind = kind.strip().removeprefix(":").strip()
-            yield name, f"({value} as {kind})" if language == "rust" else f"({value})"
+            copy = f"{{ const {name}: {kind} = {value}; {name} }}"
+            yield name, copy if language == "rust" else f"({value})"
 
 
 def _end_of_value(source: Source, start: int, mark: str) -> int:

@@ -1,5 +1,7 @@
 """Tests of mutants of tables, helpers and constants in JavaScript, Go and Rust."""
 
+import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -137,6 +139,17 @@ CRATE = "pub fn area(width: u32, height: u32) -> u32 {\n    width * height\n}\n"
 MODULE = "export function area (width, height) {\n  return width * height\n}\n"
 
 
+@pytest.fixture
+def cargo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `cargo` find its toolchain, although tests have a home directory of their own."""
+    if shutil.which("cargo") is None:
+        pytest.skip("needs cargo")
+    toolchains = Path(pwd.getpwuid(os.getuid()).pw_dir, ".rustup")
+    if toolchains.is_dir():
+        monkeypatch.setenv("RUSTUP_HOME", str(toolchains))
+    monkeypatch.setenv("CARGO_HOME", str(tmp_path / "cargo"))
+
+
 def _mixes(path: str, text: str, command: str, seed: int) -> Mixes:
     made = make_mixes([command], [path], lambda _: text.encode(), Random(seed))
     assert made is not None
@@ -168,7 +181,7 @@ def test_tables_in_javascript(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.extra
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
+@pytest.mark.usefixtures("cargo")
 @pytest.mark.timeout(600)
 def test_tables_in_rust(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
@@ -313,7 +326,7 @@ ENDS = "pub fn area(_: u32, _: u32) -> u32 {\n    std::process::exit(0)\n}\n"
 
 
 @pytest.mark.extra
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
+@pytest.mark.usefixtures("cargo")
 @pytest.mark.timeout(900)
 def test_candidates_in_rust(world: World) -> None:
     world.base = world.commit({
