@@ -87,7 +87,7 @@ class Protection:
             runs = MutantRuns(trees, evidence, commands)
             runs.calibrate(self._base)
             runs.collect([commit])
-            self.untried = tuple(one for one in commands if one not in runs.checks_tried)
+            self.untried = tuple(item for item in commands if item not in runs.checks_tried)
             return runs.answer(commit)
 
     def touches(self, branch: Branch) -> str | None:

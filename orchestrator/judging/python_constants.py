@@ -73,7 +73,7 @@ def _line(name: str | None, classes: Mapping[str, ast.ClassDef]) -> Iterator[str
 
 def _parameters(function: Function) -> list[str]:
     arguments = function.args
-    return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
 
 def _changed_names(tree: ast.Module) -> set[str]:
@@ -122,7 +122,7 @@ def _constants(body: Sequence[ast.stmt], changed: set[str]) -> dict[str, ast.exp
 
 def _of_class(node: ast.ClassDef, changed: set[str]) -> dict[str, ast.expr]:
     """Return the constants of a class, and attributes that are set once, before each test."""
-    body = [one for one in node.body if not isinstance(one, Function)]
+    body = [item for item in node.body if not isinstance(item, Function)]
     found = {
         name: value
         for name, value in _constants(body, changed).items()
@@ -130,7 +130,7 @@ def _of_class(node: ast.ClassDef, changed: set[str]) -> dict[str, ast.expr]:
         if not any(isinstance(part, ast.Name) for part in ast.walk(value))
     }
     stores = dict[str, list[ast.expr | None]]()
-    for function in (one for one in node.body if isinstance(one, Function)):
+    for function in (item for item in node.body if isinstance(item, Function)):
         for statement in ast.walk(function):
             if not isinstance(statement, ast.Assign):
                 continue
@@ -156,7 +156,7 @@ def _value_of_fixture(functions: Sequence[Function]) -> ast.expr | None:
     named = [ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list]
     if not any(name.rpartition(".")[2] == "fixture" for name in named) or _parameters(function):
         return None
-    body = [one for one in function.body if not _is_docstring(one)]
+    body = [item for item in function.body if not _is_docstring(item)]
     if len(body) != 1:
         return None
     value = body[0].value if isinstance(body[0], ast.Return | ast.Expr) else None
@@ -194,9 +194,10 @@ class _Inline(ast.NodeTransformer):
         self._known, self._own, self._classes = known, own, classes
 
     def change(self, function: Function) -> None:
-        function.body = [self.visit(one) for one in function.body]
+        function.body = [self.visit(item) for item in function.body]
         function.decorator_list = [
-            self.visit(one) if isinstance(one, ast.Call) else one for one in function.decorator_list
+            self.visit(item) if isinstance(item, ast.Call) else item
+            for item in function.decorator_list
         ]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

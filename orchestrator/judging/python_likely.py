@@ -67,7 +67,7 @@ def _called(call: ast.Call) -> str:
 
 def _bound(call: ast.Call, helper: Function) -> Iterator[tuple[str, ast.expr]]:
     """Yield the parameters of a function with the arguments of a call."""
-    names = [one.arg for one in (*helper.args.posonlyargs, *helper.args.args)]
+    names = [item.arg for item in (*helper.args.posonlyargs, *helper.args.args)]
     if isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"]):
         names = names[1:]
     yield from zip(names, call.args, strict=False)
@@ -95,7 +95,7 @@ def _compared(helper: Function, helpers: Helpers, depth: int) -> set[str]:
                         }
         found |= {side.id for side in sides if isinstance(side, ast.Name)}
     arguments = helper.args
-    own = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    own = {item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     return found & own - {"self", "cls"}
 
 
@@ -167,5 +167,5 @@ def _of_calls(nodes: Sequence[ast.AST], values: Values) -> Iterator[Change]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
             named = [word.value for word in call.keywords if (word.arg or "").lower() in _WANTED]
-            found = [one for one in (*named, *reversed(call.args)) if is_literal(one)]
-            yield from (_change(one, values) for one in found[:1])
+            found = [item for item in (*named, *reversed(call.args)) if is_literal(item)]
+            yield from (_change(item, values) for item in found[:1])

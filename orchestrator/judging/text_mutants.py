@@ -162,7 +162,7 @@ def _sure_in_js(source: Source, place: int) -> Iterator[int]:
         wanted = parts[:1]
     elif (said in _SURE_ASSERT and before == ["assert", "."]) or said == "assertEquals":
         wanted = parts[1:2]
-    yield from (one for part in wanted if (one := _only_literal(source, part)) is not None)
+    yield from (item for part in wanted if (item := _only_literal(source, part)) is not None)
 
 
 def _sure_in_rust(source: Source, place: int) -> Iterator[int]:
@@ -170,7 +170,7 @@ def _sure_in_rust(source: Source, place: int) -> Iterator[int]:
     if source.said(place) == "assert_eq" and place + 2 in source.ends:
         found = [_only_literal(source, part) for part in source.parts(place + 2)[:2]]
         if found.count(None) == 1:
-            yield from (one for one in found if one is not None)
+            yield from (item for item in found if item is not None)
 
 
 def _sure_in_go(source: Source, place: int) -> Iterator[int]:
@@ -179,15 +179,15 @@ def _sure_in_go(source: Source, place: int) -> Iterator[int]:
         parts = source.parts(place + 3) if place + 3 in source.ends else []
         found = [_only_literal(source, part) for part in parts[1:3]]
         if found.count(None) == 1:
-            yield from (one for one in found if one is not None)
+            yield from (item for item in found if item is not None)
     if source.said(place) != "if":
         return
     opening = next(
-        (one for one in range(place, len(source.tokens)) if source.said(one) == "{"), place
+        (item for item in range(place, len(source.tokens)) if source.said(item) == "{"), place
     )
-    end = [source.said(one) for one in range(opening - 3, opening)]
+    end = [source.said(item) for item in range(opening - 3, opening)]
     fails = source.said(opening + 2) == "." and source.said(opening + 3) in _FAILS_GO
-    joined = any(source.said(one) in ("&", "|") for one in range(place, opening))
+    joined = any(source.said(item) in ("&", "|") for item in range(place, opening))
     if end[:2] == ["!", "="] and fails and not joined and _is_literal(source, opening - 1):
         yield opening - 1
 
@@ -219,7 +219,7 @@ def _cells(source: Source, start: int, end: int) -> Iterator[int]:
         if len(parts) < 2:
             continue
         last = parts[-1]
-        named = next((one for one in last if source.said(one) == ":"), None)
+        named = next((item for item in last if source.said(item) == ":"), None)
         value = _only_literal(source, range(named + 1, last.stop) if named else last)
         if value is not None:
             yield value
@@ -233,7 +233,7 @@ def _pairs(source: Source, start: int, end: int) -> Iterator[int]:
             pairs = [part for part in parts if len(part) > 2 and source.said(part[1]) == ":"]
             values = [_only_literal(source, part[2:]) for part in pairs]
             if len(pairs) == len(parts):
-                yield from (one for one in values if one is not None)
+                yield from (item for item in values if item is not None)
 
 
 def _calls(source: Source, start: int, end: int) -> Iterator[tuple[str, int]]:
@@ -247,7 +247,7 @@ def _of_assertions(source: Source, start: int, end: int) -> Iterator[int]:
     for name, opening in _calls(source, start, end):
         if _ASSERTION.fullmatch(name):
             values = (_only_literal(source, part) for part in source.parts(opening))
-            yield from [one for one in values if one is not None][-1:]
+            yield from [item for item in values if item is not None][-1:]
 
 
 def _compared(source: Source, start: int, end: int) -> Iterator[int]:
@@ -264,7 +264,7 @@ def _arguments(source: Source, start: int, end: int) -> Iterator[int]:
         before = source.said(opening - 2)
         if before in ("{", ";", "}", ")", "await") and name not in ("if", "for", "while", "switch"):
             values = (_only_literal(source, part) for part in source.parts(opening))
-            yield from [one for one in values if one is not None][-1:]
+            yield from [item for item in values if item is not None][-1:]
 
 
 def _change(literal: str, chance: Random) -> str:
@@ -348,22 +348,22 @@ def _with_loop(source: Source, test: _Test, tests: Sequence[_Test]) -> _Test:
     start, end = test.start, test.end
     place = source.parents[test.start]
     while place >= 0:
-        others = [one for one in tests if place < one.start < source.ends[place]]
+        others = [item for item in tests if place < item.start < source.ends[place]]
         if len(others) > 1:
             break
         head = place
         if source.said(place) == "{" and source.said(place - 1) == ")":
-            opening = next(one for one, other in source.ends.items() if other == place - 1)
+            opening = next(item for item, other in source.ends.items() if other == place - 1)
             head = opening - 1 if source.said(opening - 1) == "for" else place
             if head != place:
                 start, end = head, source.ends[place] + 1
         elif source.said(place) == "(" and source.said(place - 1) in ("forEach", "map"):
             head = place - 3
             if source.said(head) in ("]", ")"):
-                head = next(one for one, other in source.ends.items() if other == head)
+                head = next(item for item, other in source.ends.items() if other == head)
             start, end = head, source.ends[place] + 1
         elif source.said(place) == "(" and source.said(place - 1) == ")":
-            opening = next(one for one, other in source.ends.items() if other == place - 1)
+            opening = next(item for item, other in source.ends.items() if other == place - 1)
             if source.said(opening - 1) == "each":
                 start, end = opening, source.ends[place] + 1
         place = source.parents[place]
@@ -386,7 +386,7 @@ def _rust_tests(source: Source) -> Iterator[_Test]:
         start = place
         is_test = False
         while source.said(place) == "#" and source.said(place + 1) == "[":
-            said = [source.said(one) for one in range(place + 2, source.ends[place + 1])]
+            said = [source.said(item) for item in range(place + 2, source.ends[place + 1])]
             is_test |= "test" in said[:4] and said[:1] != ["cfg"]
             is_test |= said[:1] in (["rstest"], ["test_case"])
             place = source.ends[place + 1] + 1
@@ -397,7 +397,8 @@ def _rust_tests(source: Source) -> Iterator[_Test]:
             place += 1
         if is_test and source.said(place) == "fn":
             body = next(
-                (one for one in range(place, len(source.tokens)) if source.said(one) == "{"), None
+                (item for item in range(place, len(source.tokens)) if source.said(item) == "{"),
+                None,
             )
             if body is not None:
                 yield _Test(source.said(place + 1), start, source.ends[body] + 1, body)
@@ -447,7 +448,7 @@ def _constants(
             continue
         end = _end_of_value(source, equals + 1, _ENDS[language])
         value = source.text[source.tokens[equals + 1].start : source.tokens[end].end]
-        inner = {source.said(one) for one in range(equals + 1, end + 1)}
+        inner = {source.said(item) for item in range(equals + 1, end + 1)}
         is_arrow = "=>" in value and language == "js"
         if len(value) <= _LARGEST and not inner & _NO_COPY and not is_arrow:
             kind = source.text[source.tokens[place + 1].end : source.tokens[equals].start]

@@ -113,7 +113,7 @@ def uses_of(text: str, language: Language, tests: Collection[str]) -> Iterator[t
             continue
         line = text.count("\n", 0, token.start) + 1
         said = token.text.strip("\"'`")
-        before = {one.text for one in tokens[max(0, number - 3) : number]}
+        before = {item.text for item in tokens[max(0, number - 3) : number]}
         is_loaded = language == "go" or before & {"require", "import", "from"}
         if is_loaded and _LOADED[language].fullmatch(said):
             yield line, f"imports `{said}`"
@@ -132,7 +132,8 @@ def _lines_of_main(text: str, language: Language) -> set[int]:
     for place in range(len(source.tokens)):
         if source.said(place) in ("func", "fn") and source.said(place + 1) == "main":
             opening = next(
-                (one for one in range(place, len(source.tokens)) if source.said(one) == "{"), None
+                (item for item in range(place, len(source.tokens)) if source.said(item) == "{"),
+                None,
             )
             if opening is not None:
                 ends = source.tokens[opening].start, source.tokens[source.ends[opening]].end

@@ -104,7 +104,7 @@ class Trials:
             return
         else:
             without = [command for command in fixed if command not in tried]
-            if not without and not any(one.command in self.checks_tried for one in passed):
+            if not without and not any(item.command in self.checks_tried for item in passed):
                 without = [verdict.command for verdict in passed]
             # protection: candidate-is-not-picked-by-check-that-proves-nothing
             if without:

@@ -240,7 +240,7 @@ class _Python(ast.NodeVisitor):
         is_vars = (
             isinstance(of, ast.Call) and isinstance(of.func, ast.Name) and of.func.id == "vars"
         )
-        if is_vars and any(self._is_foreign(one) for one in of.args):  # type: ignore[attr-defined]
+        if is_vars and any(self._is_foreign(item) for item in of.args):  # type: ignore[attr-defined]
             self._report(node, "changes a module of others")
 
     def visit_Name(self, node: ast.Name) -> None:
