@@ -17,12 +17,11 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.engine.protocol import Leftover
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
-from tests.support import cost, repository, variants
+from tests.support import cost, variants
 from tests.support.images import build_agent_image, build_broker_image
 from tests.support.local_engine import LocalEngine
-from tests.support.own_daemon import Daemon, by_tls, own_daemon
+from tests.support.own_daemon import Daemon
 from tests.support.repository import make_repository
-from tests.support.sshd import ssh_server
 
 POISON = "unix:///nonexistent/this-test-lacks-the-docker-mark.sock"
 _DAEMON_MARKS = ("docker", "e2e", "bench")
@@ -96,7 +95,8 @@ def isolate_environment(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         if name.startswith("GIT_") or name in CI_VARIABLES:
             monkeypatch.delenv(name)
     if any(request.node.get_closest_marker(mark) for mark in _DAEMON_MARKS):
-        monkeypatch.setattr(repository, "probes", request.getfixturevalue("proven_engine"))
+        probes = request.getfixturevalue("proven_engine")
+        monkeypatch.setattr("tests.support.repository.probes", probes)
     else:
         monkeypatch.setenv("DOCKER_HOST", POISON)
         request.getfixturevalue("home")
@@ -138,6 +138,10 @@ def elsewhere(
     if way is None:
         yield None
         return
+    # Imported here because a test that uses them is not fast.
+    from tests.support.own_daemon import by_tls, own_daemon
+    from tests.support.sshd import ssh_server
+
     with ExitStack() as stack:
         short = Path(stack.enter_context(TemporaryDirectory(prefix="orc-", dir="/var/tmp")))
         hidden = (tmp_path_factory.getbasetemp(),)

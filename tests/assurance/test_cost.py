@@ -34,6 +34,12 @@ def test_fixtures_that_start_processes_are_recognised(request: pytest.FixtureReq
     assert [name for name, func in found.items() if cost.uses_starter(func)] == [*names[:2]]
 
 
+def test_fixtures_of_all_tests_start_no_process(request: pytest.FixtureRequest) -> None:
+    used = getattr(request.node, "_fixtureinfo").name2fixturedefs.items()  # noqa: B009
+    starters = {name for name, defs in used for one in defs if cost.uses_starter(one.func)}
+    assert starters == set()
+
+
 @pytest.mark.fast
 @pytest.mark.parametrize("what", ["process", "connection", "nothing"])
 def test_fast_test_that_starts_a_process_or_connects_fails(

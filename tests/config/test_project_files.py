@@ -25,8 +25,6 @@ class TestAutomatosx:
         file = write(tmp_path, text, "automatosx.config.json")
         assert mistakes(file=file) == [
             f"{file}:1: `execution.parallelDelegationEnabled` is `0`: must be `true` or `false`",
-            f"{file}:1: `execution.maxConcurentAgents` is unknown, did you mean "
-            "`execution.maxConcurrentAgents`?",
             f"{file}:1: `execution.maxConcurrentAgents` is `11`: {OF_MAX_WORKERS}",
             f"{file}:1: `providers.gemini-cli.rateLimit.enabled` is `1`: must be `true` or `false`",
             f"{file}:1: `providers.gemini-cli.rateLimit.refilRate` is unknown, did you mean "

@@ -202,7 +202,7 @@ def test_hidden_tests_are_never_sent_back(tmp_path: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert run(["judge", "--hidden", str(tmp_path / "hidden"), "--check", SUITE, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["ranking"][0]["hidden"] == "fail"
-    assert run(["continue", "1", "--checks", "--quiet", "--json"]) == 1
+    assert run(["continue", "1", "--checks", "--quiet", "--json"]) == 2
     turns = json.loads(capsys.readouterr().out)["results"][0]["turns"]
     messages = [turn["message"] for turn in turns[1:]]
     assert [SUITE in message and "test_area" in message for message in messages] == [True] * 2

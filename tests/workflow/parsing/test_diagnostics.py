@@ -161,7 +161,7 @@ CASES = {
     ),
     "a filter": (
         "vars: {a: 1}\ntasks: ['x {{ a | upper }}']",
-        "2: `tasks[1].task` contains `{{a|upper}}`: the only filter is `|quote`",
+        "2: `tasks[1].task` contains `{{ a | upper }}`: the only filter is `|quote`",
     ),
     "a variable's name": (
         "vars: {item: 1}\ntasks: [x]",
@@ -203,7 +203,7 @@ CASES = {
     ),
     "an item that is a template": (
         "tasks: [{id: r}, {id: a, task: '{{item}}', foreach: ['{{ results }}'], reduce: r}]",
-        "1: `tasks[2].foreach.items[1]` contains `{{results}}`, which is allowed only in `task` "
+        "1: `tasks[2].foreach.items[1]` contains `{{ results }}`, which is allowed only in `task` "
         "and without a filter",
     ),
     "the id of another's batch": (
