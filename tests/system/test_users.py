@@ -58,6 +58,7 @@ TABLE: dict[str, Row] = {
     "config show": Row("config show", 0),
     "config schema": Row("config schema", 0),
     "config validate": Row("config validate", 3),
+    "config allow": Row("config allow", 3),
     "completion": Row("completion bash", 0),
     "spec graph": Row("spec graph {scratch}/flow.yaml", 0),
     "spec schema": Row("spec schema", 0),
