@@ -111,6 +111,7 @@ COMMANDS: Mapping[str, Command] = {
     "init": Command(("init",), done=lambda repo: (repo / "orchestrator.yaml").exists()),
     "config show": Command(("config", "show")),
     "config validate": Command(("config", "validate", "valid.yaml")),
+    "config allow": Command(("config", "allow"), 3),
     "config schema": Command(("config", "schema")),
     "setup": Command(("setup", "--check"), 7, has_engine=False),
     "uninstall": Command(("uninstall", "--dry-run"), 7, has_engine=False),

@@ -156,14 +156,18 @@ class _Loader(kube_config.KubeConfigLoader):
 
 
 class _Merger(kube_config.KubeConfigMerger):
-    """Merges files as kubectl does: an empty one adds nothing."""
+    """Merges files as kubectl does: an empty one adds nothing, and the first context is current."""
 
     def load_config(self, path: str) -> None:
         """Read one of the files."""
         with Path(path).open(encoding="utf-8") as file:
             if yaml.safe_load(file) is None:
                 return
+        merged = self.config_merged
+        current = merged.value.get("current-context") if merged else None
         super().load_config(path)  # type: ignore[no-untyped-call]
+        if merged and current:
+            merged.value["current-context"] = current
 
 
 class Cluster:

@@ -273,6 +273,26 @@ def test_token_that_no_request_can_have_is_an_error(kubeconfig: Path, token: str
         Cluster(kubeconfig=kubeconfig)
 
 
+def test_first_file_that_names_a_context_decides_as_for_kubectl(
+    kubeconfig: Path, tmp_path: Path
+) -> None:
+    settings = json.loads(kubeconfig.read_text())
+    chosen = settings["current-context"]
+    context = dict(settings["contexts"][0]["context"], namespace="of-another")
+    other, none = tmp_path / "other", tmp_path / "none"
+    other.write_text(json.dumps({
+        "current-context": "other", "contexts": [{"name": "other", "context": context}],
+    }))  # fmt: skip
+    none.write_text(json.dumps({"kind": "Config", "current-context": ""}))
+    for names, current in (
+        ((kubeconfig, other), chosen),
+        ((other, kubeconfig), "other"),
+        ((none, kubeconfig, other), chosen),
+    ):
+        made = Cluster(kubeconfig=":".join(map(str, names)), namespace="n")  # type: ignore[arg-type]
+        assert made.context == current
+
+
 def test_empty_files_and_variables_are_none_as_for_kubectl(
     kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
