@@ -28,8 +28,8 @@ def open_objects(git: Git) -> Iterator[tuple[int, int]]:
         try:
             with _kill_after((git.limits or UNTRUSTED).time, batch):
                 yield places[0], places[1]
-        except BrokenPipeError as error:
-            raise GitCommandError(_BATCH, batch.wait(), excerpt(said)) from error
+        except BrokenPipeError:
+            raise GitCommandError(_BATCH, batch.wait(), excerpt(said)) from None
 
 
 @contextmanager
