@@ -27,6 +27,7 @@ ALLOWED = {
     "outgoing.py": "the function",
     "broker/passing.py": "calls of workers: no redirect with a key; tests/broker",
     "broker/server.py": "likewise",
+    "engine/docker/buildkit.py": "the engine, by the session of its SDK",
     "engine/docker/connection.py": "the engine, by its SDK",
     "engine/docker/errors.py": "likewise",
     "engine/kubernetes/cluster.py": "the cluster, by its client",

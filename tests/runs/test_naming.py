@@ -63,7 +63,8 @@ def test_taken_numbers_are_skipped(repo: Path, local_engine: LocalEngine) -> Non
     assert not Repository(repo).is_dirty()
     with raises("repository.worktree"):
         Repository(repo / ".worktrees" / "issue-3")
-    assert {".worktrees/issue-3", ".worktrees/issue-4"} <= held_back(repo)
+    # All of this directory is ignored, and so is no part of an image.
+    assert ".worktrees" in held_back(repo)
     # Later runs, with default names too, use free numbers: a number names one worker.
     (later,) = shell_run(repo, local_engine, COMMIT).results
     assert later.branch == "architect/parallel-1"
