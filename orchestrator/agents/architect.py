@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -99,7 +100,7 @@ class ArchitectAgent:
 
     def unsupported(self, settings: AgentSettings) -> str | None:
         """Reject a token limit: `architect` has no such option and prints nothing while it runs."""
-        return unsupported_settings(settings, tokens=False)
+        return unsupported_settings(replace(settings, config_file=None), tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line; the task follows `--`, so it may start with a dash."""
@@ -109,6 +110,7 @@ class ArchitectAgent:
             "--model": spec.model and litellm.with_provider(spec.model),
             "--budget": _text(settings.budget),
             "--timeout": _text(settings.inner_timeout(_CLOSING_TIME)),
+            "--config": settings.config_file,
             "--api-base": settings.api_base,
         }
         given = (word for name, value in options.items() if value for word in (name, value))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
+from orchestrator.config.container import AGENT_CONFIG
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -56,6 +57,8 @@ class AgentSettings:
     """Seconds until the worker's deadline, without the grace period."""
     grace: float
     api_base: str | None
+    config_file: str | None = None
+    """Path in the container of the user's configuration file for the program; None without."""
     uses_broker: bool = False
     """Whether the run's credential broker passes on the program's calls."""
     session: Session | None = None
@@ -90,6 +93,7 @@ class AgentSettings:
             timeout=config.timeout,
             grace=config.limits.grace,
             api_base=config.api_base,
+            config_file=None if config.agent_config is None else AGENT_CONFIG,
             uses_broker=config.isolation.keys == "broker",
             session=session,
         )
@@ -132,6 +136,9 @@ def unsupported_settings(
         unsupported.append("`--tokens-per-worker` (it does not report its tokens while it runs)")
     if not steps and settings.max_steps != ParallelConfig.model_fields["max_steps"].default:
         unsupported.append("`--max-steps` (it does not report its steps)")
+    # An adapter that passes the file on checks `replace(settings, config_file=None)`.
+    if settings.config_file is not None:
+        unsupported.append("`--agent-config` (it is started without a configuration file)")
     return " and ".join(unsupported) or None
 
 

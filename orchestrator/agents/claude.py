@@ -18,6 +18,7 @@ from orchestrator.agents.base import (
     ProgressReader,
     Session,
     SessionFiles,
+    unsupported_settings,
 )
 from orchestrator.agents.output.fields import (
     Claims,
@@ -137,8 +138,9 @@ class ClaudeAgent:
         enough = (*_KEYS, *_CLOUDS)
         return None if any(environment.get(name) for name in enough) else _KEYS[0]
 
-    def unsupported(self, settings: AgentSettings) -> None:
-        """Accept all settings: the program has options for profiles and all limits."""
+    def unsupported(self, settings: AgentSettings) -> str | None:
+        """Accept profiles and all limits, for which the program has options."""
+        return unsupported_settings(settings)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line; the task follows `--`, so it may start with a dash."""

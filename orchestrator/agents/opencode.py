@@ -16,6 +16,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
     SessionFiles,
+    unsupported_settings,
 )
 from orchestrator.agents.output.fields import (
     Claims,
@@ -141,8 +142,9 @@ class OpencodeAgent:
         keys = _KEYS.get(_qualify(model).partition("/")[0], ())
         return None if any(environment.get(key) for key in keys) else next(iter(keys), None)
 
-    def unsupported(self, settings: AgentSettings) -> None:
-        """Accept all settings: limits are enforced by reading the program's output."""
+    def unsupported(self, settings: AgentSettings) -> str | None:
+        """Accept profiles, and limits, which are enforced by reading the program's output."""
+        return unsupported_settings(settings)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line; the task is passed on stdin."""

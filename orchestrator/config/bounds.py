@@ -122,7 +122,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
         RUN_FIELDS[name]: _is_longer
         for name in ("budget_total", "tokens_per_worker", "tokens_total")
     },
-    **{RUN_FIELDS[name]: _differs for name in ("base", "context", "api_base")},
+    **{RUN_FIELDS[name]: _differs for name in ("base", "context", "api_base", "agent_config")},
     RUN_FIELDS["include_uncommitted"]: _is_more,
     ("limits", "cpus"): _is_longer,
     ("limits", "idle_timeout"): _is_longer,
@@ -151,7 +151,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
 """For each setting, which of two values grants more; None: the setting grants nothing."""
 # protection: no-program-of-file-runs-under-preset-untrusted
 _UNTRUSTED: tuple[FieldPath, ...] = (
-    *(RUN_FIELDS[name] for name in ("include_uncommitted", "context")),
+    *(RUN_FIELDS[name] for name in ("include_uncommitted", "context", "agent_config")),
     *(CONTAINER_FIELDS[name] for name in ("setup_network", "check_network", "allow_unenforced")),
     *(CONTAINER_FIELDS[name] for name in ("allow", "setup_allow", "check_allow")),
     *(CONTAINER_FIELDS[name] for name in ("company", "secrets", "copy", "git_read")),

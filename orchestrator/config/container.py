@@ -27,6 +27,11 @@ _SET = re.compile(r"[a-z][a-z0-9-]{0,49}")
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(=@[^\0]+)?")
 
 
+AGENT_CONFIG = "/run/secrets/agent-config"
+"""Path of the agent program's configuration file in a worker's container. No secret has this name.
+"""
+
+
 class Limits(Model):
     """Resource limits of one worker."""
 

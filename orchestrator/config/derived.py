@@ -22,6 +22,7 @@ class RunChanges(TypedDict, total=False):
     agent_cli: str
     image: str | None
     api_base: str | None
+    agent_config: str | None
     base: str
     include_uncommitted: bool
     context: str | None
@@ -77,7 +78,12 @@ def for_commands(config: ParallelConfig, commands: Sequence[str]) -> ParallelCon
     """Return the settings as settings for a run with a worker for each command."""
     workers = min(max(len(commands), 1), MOST_WORKERS)
     return with_changes(
-        config, tasks=tuple(commands), agent_cli="shell", models=(), workers=workers
+        config,
+        tasks=tuple(commands),
+        agent_cli="shell",
+        agent_config=None,
+        models=(),
+        workers=workers,
     )
 
 

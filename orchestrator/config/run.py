@@ -176,8 +176,7 @@ class ParallelConfig(Model):
     """Agent program of the workers, such as `claude`; `shell` runs each task as a command."""
     models: Annotated[tuple[str, ...], Option(Group.COMMON, "CSV")] = ()
     """Models of workers 1, 2, 3 and so on, such as `gpt-4o,claude-sonnet-4-6`. Workers beyond the
-    end of the list use `model`.
-    """
+    end of the list use `model`."""
     timeout_per_worker: Annotated[Seconds, Option(Group.COMMON, "SECONDS")] = DEFAULT_TIMEOUT
     """Maximum number of seconds that each worker may run; 0 disables the limit."""
     budget_per_worker: Annotated[Usd | None, Option(Group.COMMON, "USD")] = None
@@ -188,8 +187,7 @@ class ParallelConfig(Model):
     """Start workers from the checkout with its uncommitted changes and untracked files."""
     context: Annotated[str | None, Option(Group.TASK, "FILE")] = Field(default=None, min_length=1)
     """Text file for every worker; the variable `ORCHESTRATOR_CONTEXT` has its path. In a
-    configuration file, the path of the file is relative to the repository's top.
-    """
+    configuration file, the path of the file is relative to the repository's top."""
     worktree_dir: Annotated[
         str, AfterValidator(check_worktree_dir), Option(Group.TASK, "TEMPLATE")
     ] = WORKTREE_DIR
@@ -223,18 +221,19 @@ class ParallelConfig(Model):
     """Maximum number of an agent's steps: model answers or tool calls, depending on the agent."""
     api_base: Annotated[str | None, Option(Group.AGENT, "URL")] = None
     """Base URL of the model's API. Default: the agent program's default."""
+    agent_config: Annotated[str | None, Option(Group.AGENT, "FILE")] = None
+    """Configuration file of the agent program itself, such as that of `architect --config`. Workers
+    get it like a secret. A path in a configuration file is relative to the repository's top."""
     image: Annotated[str | None, Option(Group.AGENT, "IMAGE")] = None
     """Container image of the workers, instead of the agent program's own."""
     tokens_per_worker: Annotated[Count | None, Option(Group.LIMITS, "N")] = None
     """Maximum number of input and output tokens of each worker. Default: no limit."""
     budget_total: Annotated[Usd | None, Option(Group.LIMITS, "USD")] = None
     """Maximum cost of all workers together in USD. Each worker that starts gets a share of what is
-    left. Default: no limit.
-    """
+    left. Default: no limit."""
     tokens_total: Annotated[Count | None, Option(Group.LIMITS, "N")] = None
     """Maximum number of input and output tokens of all workers together. Each worker that starts
-    gets a share of what is left. Default: no limit.
-    """
+    gets a share of what is left. Default: no limit."""
     max_worktrees: Count = 20
     """Maximum number of workers' worktrees, including those of earlier runs; a run that would
     exceed the limit is refused. Tasks that wait for a free worker do not count."""

@@ -36,7 +36,7 @@ OF_AUTOMATOSX = "automatosx.config.json"
 """Name of a configuration file of AutomatosX, which has many keys without a meaning here."""
 NO_VARIABLE = frozenset(
     {"allow_sets", "tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS, *JUDGE_FIELDS}
-    | {"images", "node_selector", "tolerations"}
+    | {"agent_config", "images", "node_selector", "tolerations"}
 )
 """Settings without an environment variable. Workers have variables `ORCHESTRATOR_SECRETS` and
 `ORCHESTRATOR_CONTEXT` for other purposes, and may run this program too. Settings of a project
@@ -309,7 +309,7 @@ def from_options(
 
 
 def _value(name: str, value: object) -> object:
-    if name == "context":
+    if name in ("context", "agent_config"):
         # An option names a file as seen from here, a configuration file from the repository's top.
         return str(Path(str(value)).absolute())
     return _split(FIELDS[name], value)

@@ -29,8 +29,9 @@ NAME_IT = "pass `--config {}` if you trust the author of that file"
 # protection: only-from-named-file
 NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
-        *(RUN_FIELDS[name] for name in ("api_base", "context", "image", "include_uncommitted")),
-        *(RUN_FIELDS[name] for name in ("agent_cli", "base", "fail_on", "retry_on", "tasks")),
+        *(RUN_FIELDS[name] for name in ("agent_config", "api_base", "context", "image")),
+        *(RUN_FIELDS[name] for name in ("include_uncommitted", "agent_cli", "base", "tasks")),
+        *(RUN_FIELDS[name] for name in ("fail_on", "retry_on")),
         *(CONTAINER_FIELDS[name] for name in ("allow", "allow_sets", "check_allow", "setup_allow")),
         *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
         *(CONTAINER_FIELDS[name] for name in ("calls_per_minute", "git_read", "key_models")),

@@ -86,6 +86,8 @@ class RunRequest:
     """Settings of tasks that use another agent program than the run, by the program's name."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """The caller's environment variables."""
+    agent_config: bytes | None = None
+    """Content of the agent program's configuration file, if it was read before."""
     resolve: Resolve = resolve_here
     """Resolves names of hosts as the engine's machine does."""
 
@@ -284,7 +286,13 @@ def _read_inputs(
 ) -> CheckedRequest:
     """Read the inputs that all workers share, such as secrets, and return the checked request."""
     config = request.config
-    secrets = problems.attempt(read_secrets, config.isolation.secrets, request.environ)
+    own = None if config.agent_config is None else repository.top / config.agent_config
+    secrets = problems.attempt(
+        read_secrets,
+        config.isolation.secrets,
+        request.environ,
+        agent_config=own if request.agent_config is None else request.agent_config,
+    )
     bounded = () if config.preset is None else bounded_by(config.preset)
     copies = problems.attempt(
         choose_copies,
@@ -330,6 +338,8 @@ def _redactor(
     copied: Mapping[str, str],
 ) -> Redactor:
     environments = [{**copied, **inherited_env}]
+    # protection: keys-in-agent-config-are-redacted
+    environments += secrets.keys_in_config
     tokens: dict[str, bytes] = {}
     for config in configs:
         base = {} if config.api_base is None else {"api_base": config.api_base}

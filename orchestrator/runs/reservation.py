@@ -103,15 +103,16 @@ def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> No
 
 def keep_private(request: CheckedRequest, record: RunRecord) -> None:
     """Keep in memory what the record does not have, for a process that resumes the run."""
-    values = request.secrets.values
-    if record.private or request.settings.inherited_env or values:
+    secrets = request.secrets
+    if record.private or request.settings.inherited_env or secrets.files:
         inputs = Inputs(
             config=request.settings.config,
             workers=record.workers,
             workflow=record.workflow,
             programs=record.programs,
             inherited_env=dict(request.settings.inherited_env),
-            secrets=dict(values),
+            secrets=dict(secrets.values),
+            agent_config=secrets.agent_config,
         )
         keep_inputs(record.run_id, inputs, os.environ)
 

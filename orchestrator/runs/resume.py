@@ -158,6 +158,7 @@ class ResumedRun:
             workflow=inputs.workflow,
             programs=inputs.programs,
             environ={**os.environ, **inputs.environ},
+            agent_config=inputs.agent_config,
         )
 
     def _conclude(self, claimed: ClaimedRun, engine: ContainerEngine) -> RunResult:

@@ -143,7 +143,7 @@ class ParallelRunner:
             checks=tuple(check.title for check in config.project.checks),
             keys=isolation.keys,
             env=tuple(sorted(settings.worker_env)),
-            secrets=tuple(checked.secrets.values),
+            secrets=tuple(checked.secrets.files),
             notices=(
                 *self._notices(repository),
                 *checked.copies.notices,

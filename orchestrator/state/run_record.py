@@ -120,6 +120,7 @@ class Inputs(BaseModel):
     programs: dict[str, ParallelConfig] = {}
     inherited_env: dict[str, str]
     secrets: dict[str, bytes]
+    agent_config: bytes | None = None
 
     @property
     def environ(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ and is removed when the worker has ended.
 """
 
 import os
+import re
 import shutil
 import stat
 import threading
@@ -14,8 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.config.container import AGENT_CONFIG
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.files.atomic import write_private
+from orchestrator.files.safe_open import read_limited
 from orchestrator.machine import is_in_memory
 from orchestrator.text.redact import SHORTEST
 
@@ -25,6 +28,11 @@ VARIABLE = "ORCHESTRATOR_SECRETS"
 """Environment variable with the path `TARGET` in a worker's container."""
 MAX_BYTES = 16 * 1024
 """Maximum size of a secret, in bytes."""
+_LARGEST_CONFIG = 64 * 1024
+_KEYED = re.compile(
+    r"""(?<![\w.-])([\w.-]+)["']?[ \t]*[:=][ \t]*(?:"([^"\n]*)"|'([^'\n]*)'|([^\s,{}\[\]"'#]+))"""
+)
+"""A key and its text in YAML, JSON, TOML and the like."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it is made, never found
 # Held so that no thread removes the run's directory while another creates files in it.
 _threads = threading.Lock()
@@ -37,6 +45,25 @@ class Secrets:
     values: Mapping[str, bytes]
     root: Path | None
     """A directory on a file system in memory; None if the run has no secrets."""
+    agent_config: bytes | None = None
+    """The agent program's configuration file, which workers get among their secrets."""
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """Return the files that each worker gets, by name."""
+        config = self.agent_config
+        return {**self.values, **({} if config is None else {Path(AGENT_CONFIG).name: config})}
+
+    @property
+    def keys_in_config(self) -> tuple[dict[str, str], ...]:
+        """Return the values in the configuration file, each with its key; some may be secret."""
+        text = (self.agent_config or b"").decode(errors="replace")
+        # The name of a variable, as in `token_env: NAME`, is no secret.
+        return tuple(
+            {key: double or single or plain}
+            for key, double, single, plain in _KEYED.findall(text)
+            if not key.lower().endswith("_env")
+        )
 
     def place(self, run_id: str, worker_id: int) -> Path | None:
         """Return the directory with the secrets of one worker, which may not exist; None without.
@@ -65,7 +92,7 @@ class Secrets:
         try:
             if not again:
                 with _threads:
-                    _write(directory, self.values, owner)
+                    _write(directory, self.files, owner)
             yield directory
         finally:
             with _threads:
@@ -77,12 +104,23 @@ class Secrets:
                         directory.parent.rmdir()
 
 
-def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
-    """Read the secrets that the user named: `NAME` (a variable) or `NAME=@FILE`.
+def read_secrets(
+    entries: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    agent_config: Path | bytes | None = None,
+) -> Secrets:
+    """Read the secrets that the user named, and the agent program's configuration file.
+
+    Args:
+        entries: The secrets: `NAME` (a variable) or `NAME=@FILE`.
+        environ: The caller's environment variables.
+        agent_config: The configuration file or, if it was read before, its content.
 
     Raises:
         ConfigError: Some secrets are missing, too short or too long (the message names all of these
-            secrets), or the machine has no file system in memory to store secrets.
+            secrets), the configuration file is unreadable or too large, or the machine has no file
+            system in memory to store secrets.
     """
     values: dict[str, bytes] = {}
     problems = []
@@ -92,12 +130,28 @@ def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
             values[name] = _read_secret(name, file, environ)
         except ConfigError as error:
             problems.append(error)
+    content = None if isinstance(agent_config, Path) else agent_config
+    if isinstance(agent_config, Path):
+        try:
+            # protection: size-of-agent-config-limited
+            content = read_limited(agent_config, most=_LARGEST_CONFIG, follow=True)
+        except OSError as error:
+            problems.append(
+                ConfigError(
+                    f"the agent program's configuration file `{agent_config}` cannot be read: "
+                    f"{error.strerror}",
+                    key="agent-config.unreadable",
+                    hint="`--agent-config FILE` takes a file in the program's own format",
+                )
+            )
     if len(problems) == 1:
         raise problems[0]
     if problems:
         message = "; ".join(error.message for error in problems)
         raise ConfigError(message, key="secret.unusable", hint=problems[0].hint)
-    return Secrets(values=values, root=memory_root(environ) if values else None)
+    has_files = bool(values) or content is not None
+    root = memory_root(environ) if has_files else None
+    return Secrets(values=values, root=root, agent_config=content)
 
 
 def _read_secret(name: str, file: str, environ: Mapping[str, str]) -> bytes:

@@ -18,6 +18,7 @@ from orchestrator.agents.gemini import GeminiAgent
 from orchestrator.agents.mini import MiniAgent
 from orchestrator.agents.opencode import OpencodeAgent
 from orchestrator.agents.shell import ShellAgent
+from orchestrator.config.container import AGENT_CONFIG
 from orchestrator.results import Status
 from tests.support.agents import RECORDED, command, judge, settings
 
@@ -31,6 +32,7 @@ CLASSES: dict[str, type] = {
     "opencode": OpencodeAgent,
     "shell": ShellAgent,
 }
+TAKE_CONFIGURATION_FILES = {"architect"}
 IMAGES = {"shell": "orchestrator/base:latest"}
 IGNORED = {
     "aider": (".aider*",),
@@ -177,6 +179,19 @@ def test_unsupported_settings_are_named(
     assert all(words in (said or "") for words in refused)
     if len(refused) == 1:
         assert {said} == refused
+
+
+@pytest.mark.parametrize("agent", CLASSES)
+def test_configuration_file_is_passed_on_or_refused(agent: str) -> None:
+    given: dict[str, Any] = {"agent_config": "/home/ann/agent.yaml"}
+    said = load_agent(agent).unsupported(settings(**given))
+    started = command(agent, **given)
+    words = (*started.argv, *started.env.values())
+
+    refused = "`--agent-config` (it is started without a configuration file)"
+    assert said == (None if agent in TAKE_CONFIGURATION_FILES else refused)
+    assert (AGENT_CONFIG in words) == (agent in TAKE_CONFIGURATION_FILES)
+    assert AGENT_CONFIG not in command(agent).argv
 
 
 @pytest.mark.parametrize("agent", ["aider", "mini"])

@@ -210,7 +210,12 @@ def test_minimal_command_line() -> None:
 
 def test_every_option_reaches_the_program() -> None:
     given = settings(
-        profile="review", max_steps=7, budget=0.25, timeout=600.0, api_base="http://model:8080/v1"
+        profile="review",
+        max_steps=7,
+        budget=0.25,
+        timeout=600.0,
+        config_file="/run/secrets/agent-config",
+        api_base="http://model:8080/v1",
     )
     argv = ArchitectAgent().command(spec(model="gpt-4o"), given).argv
     options = argv[6 : argv.index("--")]
@@ -220,6 +225,7 @@ def test_every_option_reaches_the_program() -> None:
         "--model": "gpt-4o",
         "--budget": "0.25",
         "--timeout": "570",
+        "--config": "/run/secrets/agent-config",
         "--api-base": "http://model:8080/v1",
     }
 

@@ -121,6 +121,7 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "fail_on": (["--fail-on", "all"], ("fail_on",), "all"),
 }
 OTHER_OPTIONS = {
+    "agent_config": "tests/runs/test_secrets.py::test_file_is_given_to_the_program",
     "positional": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
     "tasks": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
     "context": "tests/workspace/test_shared_files.py::test_context_is_provided_to_every_worker",

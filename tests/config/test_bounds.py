@@ -37,6 +37,7 @@ WIDE: dict[str, tuple[str, str]] = {
     "check_network": ("open", "open"),
     "include_uncommitted": ("true", "true"),
     "context": ("notes.md", ""),
+    "agent_config": ("hooks.yaml", ""),
     "allow": (HOSTS, "evil.example"),
     "setup_allow": (HOSTS, "evil.example"),
     "check_allow": (HOSTS, "evil.example"),

@@ -134,6 +134,9 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("timeout_per_worker",): f"{RUNNER}::test_a_worker_past_its_deadline_keeps_its_work",
     ("image",): lambda seen: seen.worker.image == "mine",
     ("api_base",): lambda seen: "127.0.0.1" in seen.worker.env["ORCHESTRATOR_API_BASE"],
+    ("agent_config",): (
+        "tests/runs/test_secrets.py::test_file_is_given_to_the_program"
+    ),
     ("base",): lambda seen: (seen.result.results[0].summary or "").endswith("a"),
     ("worktree_dir",): lambda seen: "/.worktrees/" in seen.result.results[0].worktree_path,
     ("branch",): lambda seen: seen.result.results[0].branch.startswith("solve/"),

@@ -1,6 +1,7 @@
 """Tests of environment variables, discovered files, and the hints for mistakes in them."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +143,11 @@ def test_only_the_first_of_many_unknown_keys_have_suggestions(tmp_path):
     found = check_file(tmp_path / "many.yaml").problems
     assert [number for number, line in enumerate(found) if "did you mean" in line] == [*range(200)]
     assert len(found) == 300
+
+
+@pytest.mark.parametrize("name", ["agent_config", "context"])
+def test_option_names_a_file_as_seen_from_here(name, tmp_path):
+    assert getattr(load({name: "a.txt"}), name) == str(Path("a.txt").absolute())
+    # A run resolves the path of a file from the repository's top.
+    file = write(tmp_path, f"parallel_runs: {{{name}: a.txt}}")
+    assert getattr(load(file=file), name) == "a.txt"

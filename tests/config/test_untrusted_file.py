@@ -40,6 +40,7 @@ class TestGuest:
         ("block", "key", "value"),
         [
             ("parallel_runs", "agent_cli", "shell"),
+            ("parallel_runs", "agent_config", "hooks.yaml"),
             ("parallel_runs", "api_base", "http://evil.invalid"),
             ("parallel_runs", "base", "'stash@{0}'"),
             ("parallel_runs", "image", "evil"),

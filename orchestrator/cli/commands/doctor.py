@@ -83,9 +83,13 @@ def doctor(
 def _checks(file: Path | None, name: str | None) -> Iterator[Check]:
     yield check_git()
     yield from _repository()
-    check, config = _configuration(file)
+    try:
+        top = find_top(Path.cwd())
+    except OrchestratorError:
+        top = None
+    check, config = _configuration(file, top)
     yield check
-    yield from _agent(config)
+    yield from _agent(config, top)
     try:
         engine = load_engine(name or config.isolation.engine)
     except OrchestratorError as error:
@@ -99,14 +103,10 @@ def _checks(file: Path | None, name: str | None) -> Iterator[Check]:
         engine.close()
 
 
-def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
+def _configuration(file: Path | None, top: Path | None) -> tuple[Check, ParallelConfig]:
     """Return the check of the configuration, and the configuration or, if invalid, defaults."""
     # The task of a run is usually given on the command line, so any task will do.
     task = {"tasks": ("any",)}
-    try:
-        top = find_top(Path.cwd())
-    except OrchestratorError:
-        top = None
     path, _ = config_file(os.environ, top, file)
     try:
         config = load_config(options=task, environ=os.environ, top=top, file=file)
@@ -117,9 +117,10 @@ def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
     ), config
 
 
-def _agent(config: ParallelConfig) -> Iterator[Check]:
+def _agent(config: ParallelConfig, top: Path | None) -> Iterator[Check]:
     problems = Problems()
-    problems.attempt(read_secrets, config.isolation.secrets, os.environ)
+    own = None if config.agent_config is None else (top or Path()) / config.agent_config
+    problems.attempt(read_secrets, config.isolation.secrets, os.environ, agent_config=own)
     chosen = problems.attempt(choose_agent, config, None)
     if not chosen.has_problem:
         agent, _ = chosen.value

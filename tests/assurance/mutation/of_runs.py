@@ -380,6 +380,12 @@ def secrets() -> Iterator[Protection]:
     )  # fmt: skip
     made = "defence in depth: the directory is new and private to the caller"
     yield from marked(
+        ("tests/runs/test_secrets.py -k AgentConfig",),
+        ("size of agent config limited",
+         Instead("agent_config.read_bytes()")),
+        ("keys in agent config are redacted", Remove()),
+    )  # fmt: skip
+    yield from marked(
         ("tests/state/test_secret_files.py",),
         ("secrets are in memory only", Without("is_in_memory(root)")),
         ("long secrets refused", Never()),

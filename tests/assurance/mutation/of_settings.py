@@ -24,7 +24,7 @@ def settings() -> Iterator[Protection]:
     keys = (
         "api_base", "context", "image", "include_uncommitted", "agent_cli", "base", "tasks",
         "allow", "allow_sets", "check_allow", "setup_allow", "copy", "env", "runtime", "secrets",
-        "allow_unenforced", "company", "prices",
+        "allow_unenforced", "company", "prices", "agent_config",
     )  # fmt: skip
     yield from marked(
         (SETTINGS,),

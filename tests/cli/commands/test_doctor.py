@@ -342,6 +342,15 @@ class TestConfiguration:
         for line, part in zip(failed, expected, strict=True):
             assert part in line
 
+    def test_missing_file_of_the_agent_program_is_reported(self, repository, machine, capsys):
+        machine((BASE_IMAGE, DEFAULT_IMAGE))
+        (repository / "mine.yaml").write_text("parallel_runs: {agent_config: nope.yaml}")
+        code, lines = self.doctor(capsys, "--config", "mine.yaml")
+        assert code == 3
+        assert any(
+            f"`{repository / 'nope.yaml'}` cannot be read: No such" in line for line in lines
+        )
+
     def test_setting_that_the_agent_does_not_support_is_reported(self, repository, machine, capsys):
         machine((BASE_IMAGE,))
         text = "parallel_runs: {agent_cli: codex, budget_per_worker: 1}"

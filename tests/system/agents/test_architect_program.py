@@ -1,12 +1,13 @@
 """Tests of architect, the real program."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.support.model_script import ToolCall
 from tests.support.model_server import ModelServer
-from tests.system.agents.agent_suite import TASKS, AgentSuite, scenario
+from tests.system.agents.agent_suite import BEGIN, GO_ON, TASKS, AgentSuite, scenario
 from tests.system.agents.broker_suite import BROKER, BrokerSuite
 from tests.system.agents.conftest import PROVIDERS, Orchestrator
 
@@ -18,6 +19,30 @@ SCENARIO = scenario(lambda command: ToolCall(name="run_command", arguments={"com
 class TestArchitect(AgentSuite):
     name, model, tells_cost = "architect", "gpt-4o", True
     continues = "prompt"
+
+    @pytest.mark.agents
+    def test_reads_its_own_configuration_file(
+        self, orchestrator: Orchestrator, model_server: ModelServer, tmp_path: Path
+    ) -> None:
+        prompt = "You greet every customer."
+        agent = {"system_prompt": prompt, "allowed_tools": ["run_command"]}
+        file = tmp_path / "architect.yaml"
+        file.write_text(json.dumps({"agents": {"greeter": agent}}))
+        options = {"workers": "1", "agent": "greeter", "agent_config": str(file)}
+        begun = self.run(orchestrator, model_server.url, self.asked(BEGIN), **options)
+        assert self.ends(begun) == ["success `None` 0"], begun.stdout
+        first = len(model_server.exchanges)
+
+        again = ("continue", "1", "-m", self.asked(GO_ON), "--json")
+        done = orchestrator(*again, ORCHESTRATOR_API_BASE=f"{model_server.url}/v1")
+
+        assert self.ends(done) == ["success `None` 0"], done.stdout + done.stderr
+        assert len(model_server.exchanges) > first > 0
+        assert all(prompt in exchange.said for exchange in model_server.exchanges)
+        file.unlink()
+        refused = orchestrator(*again, ORCHESTRATOR_API_BASE=f"{model_server.url}/v1")
+        assert refused.returncode == 3
+        assert json.loads(refused.stdout)["error"]["key"] == "agent-config.unreadable"
 
 
 @pytest.mark.agents
