@@ -90,10 +90,16 @@ _ELSEWHERE = ("/", "~", "-", "%d/")
 
 def harmless(key: str) -> dict[str, str]:
     """Return the settings that take the place of one that names a program; none for any other."""
-    for pattern, value, _ in PROGRAMS:
+    rule = _rule(key)
+    return _settings(key, rule[0]) if rule else {}
+
+
+def _rule(key: str) -> tuple[str, Use | None] | None:
+    """Return what `PROGRAMS` says of a setting: what replaces it, and the use that may run it."""
+    for pattern, instead, allowed in PROGRAMS:
         if re.fullmatch(pattern, key, re.DOTALL):
-            return _settings(key, value)
-    return {}
+            return instead, allowed
+    return None
 
 
 def _settings(key: str, value: str) -> dict[str, str]:
@@ -116,14 +122,15 @@ def overridden(
     """
     found: dict[str, str] = {}
     for key, value in configured:
-        for pattern, instead, allowed in PROGRAMS:
-            if re.fullmatch(pattern, key, re.DOTALL):
-                is_users = allowed == (Use.ADD if use == Use.STATUS else use) is not None
-                # protection: programs-of-tree-run-only-to-commit-it
-                if not is_users or (use != Use.ADD and tree and leads_into(value, tree)):
-                    # protection: configured-programs-are-overridden
-                    found |= _settings(key, instead)
-                break
+        rule = _rule(key)
+        if rule is None:
+            continue
+        instead, allowed = rule
+        is_users = allowed == (Use.ADD if use == Use.STATUS else use) is not None
+        # protection: programs-of-tree-run-only-to-commit-it
+        if not is_users or (use != Use.ADD and tree and leads_into(value, tree)):
+            # protection: configured-programs-are-overridden
+            found |= _settings(key, instead)
     return found
 
 
