@@ -343,14 +343,6 @@ def model() -> Iterator[Api]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    running = RunningBroker(tmp_path_factory.mktemp("broker"))
-    running.start()
-    yield running
-    running.kill()
-
-
 _worker = iter(range(1, 250))
 
 

@@ -29,14 +29,6 @@ def host() -> Iterator[Api]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    running = RunningBroker(tmp_path_factory.mktemp("broker"))
-    running.start()
-    yield running
-    running.kill()
-
-
 _workers = iter(range(1, 250))
 
 
