@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from pydantic import BaseModel
 
-from orchestrator.cli.app import COMMANDS, run
+from orchestrator.base.results import NetworkCounts, Reason, Timings, WorkerResult
 from orchestrator.config.fields import (
     AGENT_FIELDS,
     BLOCKS,
@@ -32,20 +32,20 @@ from orchestrator.config.fields import (
     in_words,
     whole_schema,
 )
-from orchestrator.config.loading import json_schema
-from orchestrator.config.sources import NO_VARIABLE
-from orchestrator.config.values import field_docstrings
-from orchestrator.engine import labels as engine_labels
-from orchestrator.results import NetworkCounts, Reason, Timings, WorkerResult
-from orchestrator.runs.picking import PickedJudgement
-from orchestrator.workflow.parsing.dialects import json_schema as manifest_schema
-from orchestrator.workflow.parsing.manifest import (
+from orchestrator.config.loading.loading import json_schema
+from orchestrator.config.loading.sources import NO_VARIABLE
+from orchestrator.config.settings.values import field_docstrings
+from orchestrator.config.workflow.parsing.dialects import json_schema as manifest_schema
+from orchestrator.config.workflow.parsing.manifest import (
     Foreach,
     Manifest,
     ManifestTask,
     Stage,
     TaskDefaults,
 )
+from orchestrator.engine.interface import labels as engine_labels
+from orchestrator.faces.cli.app import COMMANDS, run
+from orchestrator.runs.purposes.picking import PickedJudgement
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
@@ -58,8 +58,8 @@ from states_picture import draw as draw_workers  # noqa: E402
 ROOMS = Path("docs/rooms.svg")
 WORKERS = Path("docs/workers.svg")
 SCHEMA = Path("docs/reference/config.schema.json")
-OPTION_TABLE = Path("orchestrator/cli/option_table.json")
-COMMAND_TABLE = Path("orchestrator/cli/command_table.json")
+OPTION_TABLE = Path("orchestrator/faces/cli/option_table.json")
+COMMAND_TABLE = Path("orchestrator/faces/cli/command_table.json")
 MANIFEST_SCHEMA = Path("docs/reference/manifest.schema.json")
 JUDGEMENT_SCHEMA = Path("docs/reference/judgement.schema.json")
 HELP_WIDTH = "80"

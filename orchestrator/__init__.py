@@ -4,19 +4,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.config.container import Isolation, Limits
-    from orchestrator.config.run import ParallelConfig
-    from orchestrator.errors import OrchestratorError
-    from orchestrator.judging.judge_request import JudgingRules, Rounds
-    from orchestrator.judging.judgement import Judgement
-    from orchestrator.landing.conflict_matrix import Conflicts
-    from orchestrator.landing.merge_request import MergeOptions
-    from orchestrator.landing.merged import Merged
-    from orchestrator.results import Reason, RunResult, Status, WorkerResult
-    from orchestrator.runs.candidates import evaluate, judge
-    from orchestrator.runs.merging import conflicts, diff, merge, undo
-    from orchestrator.runs.picking import compare, pick
-    from orchestrator.runs.recorded import (
+    from orchestrator.base.errors import OrchestratorError
+    from orchestrator.base.results import Reason, RunResult, Status, WorkerResult
+    from orchestrator.config.settings.container import Isolation, Limits
+    from orchestrator.config.settings.run import ParallelConfig
+    from orchestrator.config.workflow.model import Workflow
+    from orchestrator.config.workflow.parsing.reader import read_workflow
+    from orchestrator.review.judging.judge_request import JudgingRules, Rounds
+    from orchestrator.review.judging.judgement import Judgement
+    from orchestrator.review.landing.conflict_matrix import Conflicts
+    from orchestrator.review.landing.merge_request import MergeOptions
+    from orchestrator.review.landing.merged import Merged
+    from orchestrator.runs.purposes.candidates import evaluate, judge
+    from orchestrator.runs.purposes.merging import conflicts, diff, merge, undo
+    from orchestrator.runs.purposes.picking import compare, pick
+    from orchestrator.runs.resuming.recorded import (
         History,
         clean_up,
         list_runs,
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
         retry,
     )
     from orchestrator.runs.runner import ParallelRunner
-    from orchestrator.workflow.model import Workflow
-    from orchestrator.workflow.parsing.reader import read_workflow
 
 __all__ = [
     "Conflicts",
@@ -67,26 +67,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "config.container": ("Isolation", "Limits"),
-    "config.run": ("ParallelConfig",),
-    "errors": ("OrchestratorError",),
-    "judging.judge_request": ("JudgingRules", "Rounds"),
-    "judging.judgement": ("Judgement",),
-    "landing.conflict_matrix": ("Conflicts",),
-    "landing.merge_request": ("MergeOptions",),
-    "landing.merged": ("Merged",),
-    "results": ("Reason", "RunResult", "Status", "WorkerResult"),
-    "runs.candidates": ("evaluate", "judge"),
-    "runs.merging": ("conflicts", "diff", "merge", "undo"),
-    "runs.picking": ("compare", "pick"),
-    "runs.recorded": (
+    "config.settings.container": ("Isolation", "Limits"),
+    "config.settings.run": ("ParallelConfig",),
+    "base.errors": ("OrchestratorError",),
+    "review.judging.judge_request": ("JudgingRules", "Rounds"),
+    "review.judging.judgement": ("Judgement",),
+    "review.landing.conflict_matrix": ("Conflicts",),
+    "review.landing.merge_request": ("MergeOptions",),
+    "review.landing.merged": ("Merged",),
+    "base.results": ("Reason", "RunResult", "Status", "WorkerResult"),
+    "runs.purposes.candidates": ("evaluate", "judge"),
+    "runs.purposes.merging": ("conflicts", "diff", "merge", "undo"),
+    "runs.purposes.picking": ("compare", "pick"),
+    "runs.resuming.recorded": (
         *("History", "clean_up", "list_runs", "report", "restore", "resume", "retry"),
         "continue_worker",
     ),
     "runs.runner": ("ParallelRunner",),
-    "state.turns": ("NextTurn",),
-    "workflow.model": ("Workflow",),
-    "workflow.parsing.reader": ("read_workflow",),
+    "state.worker.turns": ("NextTurn",),
+    "config.workflow.model": ("Workflow",),
+    "config.workflow.parsing.reader": ("read_workflow",),
 }
 
 

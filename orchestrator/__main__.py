@@ -1,6 +1,6 @@
 """Run the command line as `python -m orchestrator`."""
 
-from orchestrator.cli.app import main
+from orchestrator.faces.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 import docker
 import pytest
 
-from orchestrator.cli.output.ci import CI_VARIABLES
+from orchestrator.base.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import MANAGED, REPOSITORY
-from orchestrator.engine.protocol import Leftover
-from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY
+from orchestrator.engine.interface.protocol import Leftover
+from orchestrator.faces.cli.output.ci import CI_VARIABLES
 from tests.support import cost, variants
 from tests.support.images import build_agent_image, build_broker_image
 from tests.support.local_engine import LocalEngine
@@ -174,8 +174,8 @@ def proven_engine(
     """Test the limits of containers once, and return the directory with the answer."""
     # Imported here because fast tests should not wait for it.
     from orchestrator.engine.images.names import BASE_IMAGE
-    from orchestrator.git.repository import Repository
-    from orchestrator.runs.enforcement import proven_limits
+    from orchestrator.repository.repository import Repository
+    from orchestrator.runs.planning.enforcement import proven_limits
 
     tested = Repository(make_repository(tmp_path_factory.mktemp("proven") / "repo"))
     with suppress(OrchestratorError):  # the base image may be missing

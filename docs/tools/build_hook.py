@@ -28,9 +28,9 @@ class DataFiles(BuildHookInterface):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from orchestrator.cli.command_table import read_commands
-        from orchestrator.cli.completion import script
-        from orchestrator.cli.man_pages import man_pages
+        from orchestrator.faces.cli.command_table import read_commands
+        from orchestrator.faces.cli.completion import script
+        from orchestrator.faces.cli.man_pages import man_pages
 
         commands = read_commands()
         moment = time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()))

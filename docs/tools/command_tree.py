@@ -9,9 +9,9 @@ from typing import Any
 
 import typer.main
 
-from orchestrator.cli.app import app
-from orchestrator.cli.command_table import CommandRow, ParameterRow
-from orchestrator.cli.option_table import FILE, read_options
+from orchestrator.faces.cli.app import app
+from orchestrator.faces.cli.command_table import CommandRow, ParameterRow
+from orchestrator.faces.cli.option_table import FILE, read_options
 
 _FILES = frozenset({"FILE", "PATH"})
 _WORKERS = frozenset({"worker", "workers"})

@@ -70,7 +70,7 @@ def constructions(root: Path = ROOT) -> Iterator[tuple[str, str, str | None]]:
             if name in own or (name not in codes and name != SEVERAL and not _is_raised(node)):
                 continue
             key = _key(node)
-            if not (isinstance(key, ast.Name) and module.room == "errors"):
+            if not (isinstance(key, ast.Name) and module.name == "orchestrator.base.errors"):
                 yield f"{module.path}:{node.lineno}", name or "ConfigError", _text(key)
 
 

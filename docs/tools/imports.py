@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "orchestrator"
+ENTRY = frozenset({"__init__", "__main__", "events"})
+"""Files at the top of the package, which are no rooms: entry points, and a name for programs."""
 
 Graph = Mapping[str, frozenset[str]]
 

@@ -13,7 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imports import ROOT, Module, depths, import_graph, longest_chain, read_modules, room_graph
+from imports import (
+    ENTRY,
+    ROOT,
+    Module,
+    depths,
+    import_graph,
+    longest_chain,
+    read_modules,
+    room_graph,
+)
 
 LONG_FILE = 400
 MANY_PARAMETERS = 6
@@ -41,16 +50,15 @@ class Limit:
 
 
 LIMITS: Mapping[str, Limit] = {
-    "files at the top of the package": Limit(9, 8),
-    # The room `record` is a floor of its own, between the files of runs and all that shows runs.
-    "rooms": Limit(32, 30),
-    # The commands import `mcp`, and what needs an engine, inside functions, which counts too.
-    "floors of rooms": Limit(12, 11),
+    "files at the top of the package": Limit(3, 3),
+    "rooms": Limit(12, 12),
+    "entries of a room, most": Limit(12, 12),
+    "floors of rooms": Limit(8, 8),
     "longest import chain": Limit(17, 14),
     "function lines, median": Limit(9, 9),
     "function lines, 90th percentile": Limit(24, 22),
     "function lines, longest": Limit(72, 72),
-    "files over 400 lines": Limit(11, 0),
+    "files over 400 lines": Limit(12, 0),
     "functions with 6 or more parameters": Limit(10, 8),
     "functions with travelling parameters": Limit(7, 7),
     "public names per module, median": Limit(3, 3),
@@ -62,7 +70,7 @@ LIMITS: Mapping[str, Limit] = {
     # of git to start programs, and readers of files that other tools write.
     "lines": Limit(98_400, 70_000),
     "lines of docstrings, percent": Limit(14, 13),
-    "modules": Limit(610, 440),
+    "modules": Limit(636, 440),
     "lines per function": Limit(18.2, 20),
     "private functions with one caller, percent": Limit(22.1, 20),
     "function names that begin with a participle, percent": Limit(2.6, 2.5),
@@ -122,8 +130,9 @@ def measure(modules: Mapping[str, Module]) -> dict[str, float]:
     chain = longest_chain(graph)
     return {
         "files at the top of the package": sum(len(m.path.parts) == 2 for m in modules.values()),
-        "rooms": len(rooms),
-        "floors of rooms": max(depths(rooms).values()),
+        "rooms": len(rooms.keys() - ENTRY),
+        "entries of a room, most": max(map(len, room_entries(modules).values()), default=0),
+        "floors of rooms": max(depths(without_entries(rooms)).values(), default=0),
         "longest import chain": len(chain),
         "function lines, median": percentile(lengths, 50),
         "function lines, 90th percentile": percentile(lengths, 90),
@@ -139,6 +148,21 @@ def measure(modules: Mapping[str, Module]) -> dict[str, float]:
         ),
         **_measure_reading(modules, found),
     }
+
+
+def without_entries(rooms: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Return the rooms without the files at the top of the package."""
+    return {room: others - ENTRY for room, others in rooms.items() if room not in ENTRY}
+
+
+def room_entries(modules: Mapping[str, Module]) -> dict[str, set[str]]:
+    """Return for every room the names of the files and folders at its top."""
+    found: dict[str, set[str]] = {}
+    for module in modules.values():
+        parts = module.path.parts[1:]
+        if len(parts) > 2 or (len(parts) == 2 and not module.is_package):
+            found.setdefault(parts[0], set()).add(parts[1])
+    return found
 
 
 def _measure_reading(modules: Mapping[str, Module], found: Sequence[Function]) -> dict[str, float]:

@@ -6,14 +6,14 @@ from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from orchestrator.cli.option_table import SETTINGS, OptionRow
-from orchestrator.cli.output.formats import size
 from orchestrator.config.fields import FIELDS, OPTIONS, field_info, flag, model_of
-from orchestrator.config.option import Option
 from orchestrator.config.request import option_flag, request_fields, request_options
-from orchestrator.config.values import field_docstrings
-from orchestrator.judging.judge_request import JudgingRules, Rounds
-from orchestrator.landing.merge_request import MergeRequest
+from orchestrator.config.settings.option import Option
+from orchestrator.config.settings.values import field_docstrings
+from orchestrator.faces.cli.option_table import SETTINGS, OptionRow
+from orchestrator.faces.cli.output.formats import size
+from orchestrator.review.judging.judge_request import JudgingRules, Rounds
+from orchestrator.review.landing.merge_request import MergeRequest
 
 REQUESTS: tuple[type, ...] = (MergeRequest, JudgingRules, Rounds)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from xml.sax.saxutils import escape
 
-from imports import ROOT, Module, depths, import_graph, read_modules, room_graph
+from imports import ENTRY, ROOT, Module, depths, import_graph, read_modules, room_graph
 
 WIDTH, MARGIN, GAP = 1080, 20, 24
 BOX_PADDING, FLOOR_GAP = 12, 38
@@ -20,8 +20,6 @@ LINE_HEIGHT = 16
 CHARACTER = 7.0
 """Width of a character of the small text, rounded up."""
 NARROW = 120
-ENTRY = frozenset({"__init__", "__main__"})
-"""Entry points of the package, which are left out."""
 STYLE = """\
 text{font-family:ui-sans-serif,system-ui,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2937}
 .name{font-size:16px;font-weight:600}.purpose{font-size:12.5px;fill:#374151}

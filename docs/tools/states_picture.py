@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from orchestrator.record.states import RunState
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.web.summaries import badge_of
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.faces.web.summaries import badge_of
+from orchestrator.state.record.states import RunState
 
 WIDTH, MARGIN = 660, 10
 TOP, ROW, BAR = 104, 54, 46

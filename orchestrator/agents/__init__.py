@@ -29,11 +29,11 @@ from orchestrator.agents.output.search import (
     text_tail,
 )
 from orchestrator.agents.plugin import ForeignAgent, ForeignSessionAgent
-from orchestrator.engine.counters import Counters
-from orchestrator.engine.protocol import ExitStatus
-from orchestrator.errors import ConfigError
-from orchestrator.results import Reason, Status
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.results import Reason, Status
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.engine.interface.counters import Counters
+from orchestrator.engine.interface.protocol import ExitStatus
 
 __all__ = [
     "Agent",

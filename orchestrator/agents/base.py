@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
-from orchestrator.config.container import AGENT_CONFIG
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ExitStatus
-from orchestrator.results import Reason, Status
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.base.results import Reason, Status
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.config.settings.container import AGENT_CONFIG
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.engine.interface.protocol import ExitStatus
 
 LONGEST_WORD = 128 * 1024 - 1
 """Maximum size in bytes of one argument or environment variable: Linux's `MAX_ARG_STRLEN` without

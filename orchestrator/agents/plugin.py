@@ -19,10 +19,10 @@ from orchestrator.agents.base import (
     SessionFiles,
 )
 from orchestrator.agents.output.fields import as_line, as_summary
-from orchestrator.engine.protocol import ExitStatus
-from orchestrator.errors import ConfigError
-from orchestrator.results import Reason, Status
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.results import Reason, Status
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.engine.interface.protocol import ExitStatus
 
 
 def _without_nul(text: str) -> str:

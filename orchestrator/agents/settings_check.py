@@ -10,13 +10,13 @@ from orchestrator.agents.base import (
     Agent,
     AgentSettings,
 )
-from orchestrator.broker.keys import BASE_URLS, takes_keys
-from orchestrator.config.company import Company
+from orchestrator.base.errors import AuthenticationError, ConfigError
+from orchestrator.base.text.sanitize import is_text, one_line
 from orchestrator.config.derived import with_isolation
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import AuthenticationError, ConfigError
-from orchestrator.text.sanitize import is_text, one_line
-from orchestrator.workflow.planning import plan_workers
+from orchestrator.config.settings.company import Company
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.config.workflow.planning import plan_workers
+from orchestrator.network.broker.keys import BASE_URLS, takes_keys
 
 
 def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, str]:

@@ -1,1 +1,1 @@
-"""The settings of a run: models, defaults, sources, validation."""
+"""What a user can ask for: settings, workflows, and their bounds."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import ConfigError
+from orchestrator.base.errors import ConfigError
 
 _LARGEST = 4 * 1024**2
 _BLOCK = re.compile(

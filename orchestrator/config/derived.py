@@ -7,9 +7,9 @@ Mypy checks the arguments of these functions, which it cannot do for those of `m
 from collections.abc import Sequence
 from typing import Literal, TypedDict, Unpack
 
-from orchestrator.config.container import Isolation, Limits, Network, Transfer
-from orchestrator.config.project import Project
-from orchestrator.config.run import MOST_WORKERS, ParallelConfig, StageKey, Triggers
+from orchestrator.config.settings.container import Isolation, Limits, Network, Transfer
+from orchestrator.config.settings.project import Project
+from orchestrator.config.settings.run import MOST_WORKERS, ParallelConfig, StageKey, Triggers
 
 
 class RunChanges(TypedDict, total=False):

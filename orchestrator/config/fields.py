@@ -9,14 +9,14 @@ from typing import Any, Literal, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from orchestrator.config.cluster import PodSettings
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.judging import Judging
 from orchestrator.config.node import Node
-from orchestrator.config.option import Option
-from orchestrator.config.project import Project
-from orchestrator.config.run import MOST_WORKERS, ParallelConfig, Triggers
-from orchestrator.config.values import IS_SIZE
+from orchestrator.config.settings.cluster import PodSettings
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.judging import Judging
+from orchestrator.config.settings.option import Option
+from orchestrator.config.settings.project import Project
+from orchestrator.config.settings.run import MOST_WORKERS, ParallelConfig, Triggers
+from orchestrator.config.settings.values import IS_SIZE
 
 FieldPath = tuple[str, ...]
 """Path of a setting in the models, such as `("workers",)` or `("limits", "cpus")`."""

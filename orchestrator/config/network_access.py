@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from orchestrator.config.container import GATEWAYS, Network
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.container import GATEWAYS, Network
+from orchestrator.config.settings.run import ParallelConfig
 
 
 class Access(NamedTuple):

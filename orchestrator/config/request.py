@@ -12,9 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from orchestrator.config.option import Option
-from orchestrator.errors import mistakes
-from orchestrator.text.sanitize import one_line
+from orchestrator.base.errors import mistakes
+from orchestrator.base.text.sanitize import one_line
+from orchestrator.config.settings.option import Option
 
 Request = TypeVar("Request")
 _HINT = "`--help` describes the options"

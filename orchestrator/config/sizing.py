@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from orchestrator import machine
-from orchestrator.config.container import Limits
-from orchestrator.config.presets import PRESETS
-from orchestrator.config.run import ParallelConfig
+from orchestrator.base import machine
+from orchestrator.config.settings.container import Limits
+from orchestrator.config.settings.presets import PRESETS
+from orchestrator.config.settings.run import ParallelConfig
 
 DEFAULT_CPUS = 2.0
 _SHARE = 0.5

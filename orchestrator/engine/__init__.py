@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     ConfigError,
     EngineError,
     EngineUnavailableError,
@@ -23,10 +23,16 @@ from orchestrator.errors import (
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from orchestrator.engine.counters import Counters
-    from orchestrator.engine.features import EngineFeatures
-    from orchestrator.engine.image_protocol import ImageBuild, ImageEngine, ImageInfo, Progress
-    from orchestrator.engine.protocol import (
+    from orchestrator.base.events import Stream
+    from orchestrator.engine.interface.counters import Counters
+    from orchestrator.engine.interface.features import EngineFeatures
+    from orchestrator.engine.interface.image_protocol import (
+        ImageBuild,
+        ImageEngine,
+        ImageInfo,
+        Progress,
+    )
+    from orchestrator.engine.interface.protocol import (
         Container,
         ContainerEngine,
         ContainerState,
@@ -40,8 +46,8 @@ if TYPE_CHECKING:
         TerminalSize,
         Usage,
     )
-    from orchestrator.engine.run_engine import RunEngine
-    from orchestrator.engine.spec import (
+    from orchestrator.engine.interface.run_engine import RunEngine
+    from orchestrator.engine.interface.spec import (
         BindMount,
         BrokerLink,
         ContainerSpec,
@@ -49,8 +55,7 @@ if TYPE_CHECKING:
         OverlayMount,
         TmpfsMount,
     )
-    from orchestrator.events import Stream
-    from orchestrator.gateway.allowed_host import AllowedHost
+    from orchestrator.network.gateway.allowed_host import AllowedHost
 
 __all__ = [
     "AllowedHost",
@@ -90,19 +95,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "engine.counters": ("Counters",),
-    "engine.features": ("EngineFeatures",),
-    "engine.image_protocol": ("ImageBuild", "ImageEngine", "ImageInfo", "Progress"),
-    "engine.protocol": (
+    "engine.interface.counters": ("Counters",),
+    "engine.interface.features": ("EngineFeatures",),
+    "engine.interface.image_protocol": ("ImageBuild", "ImageEngine", "ImageInfo", "Progress"),
+    "engine.interface.protocol": (
         *("Container", "ContainerEngine", "ContainerState", "Engine"),
         *("ExitStatus", "InnerProcess", "Leftover", "LogChunk", "Measurement", "PrivateNetwork"),
         *("TerminalSize", "Usage"),
     ),
-    "engine.spec": (
+    "engine.interface.spec": (
         *("BindMount", "BrokerLink", "ContainerSpec", "Egress", "OverlayMount", "TmpfsMount"),
     ),
-    "events": ("Stream",),
-    "gateway.allowed_host": ("AllowedHost",),
+    "base.events": ("Stream",),
+    "network.gateway.allowed_host": ("AllowedHost",),
 }
 
 

@@ -8,22 +8,22 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from orchestrator.config.company import Company
+from orchestrator.base.errors import ConfigError, UnsupportedError
+from orchestrator.base.text.split_lines import split_lines
 from orchestrator.config.network_access import Access, accesses_with_network, stage_access
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.features import EngineFeatures
+from orchestrator.config.settings.company import Company
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.place import RemoteEngine
-from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.engine.spec import Egress
-from orchestrator.errors import ConfigError, UnsupportedError
-from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST
-from orchestrator.gateway.allowed_host import AllowedHost
-from orchestrator.gateway.host_sets import SIGN, HostSets
-from orchestrator.gateway.hosts import check_hosts, host_of_url
-from orchestrator.gateway.package_managers import FoundUrl, Machine
-from orchestrator.git.repository import Repository
-from orchestrator.text.split_lines import split_lines
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.engine.interface.spec import Egress
+from orchestrator.engine.places.place import RemoteEngine
+from orchestrator.network.gateway.allowed_host import DOCKER_HOST as HOST
+from orchestrator.network.gateway.allowed_host import AllowedHost
+from orchestrator.network.gateway.host_sets import SIGN, HostSets
+from orchestrator.network.gateway.hosts import check_hosts, host_of_url
+from orchestrator.network.gateway.package_managers import FoundUrl, Machine
+from orchestrator.repository.repository import Repository
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}

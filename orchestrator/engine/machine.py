@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.text.sanitize import output_line
 from orchestrator.engine.docker.address import chosen_address
-from orchestrator.engine.image_protocol import Progress
 from orchestrator.engine.images.recipes import build_files
-from orchestrator.errors import ConfigError
-from orchestrator.text.sanitize import output_line
+from orchestrator.engine.interface.image_protocol import Progress
 
 SCRIPT = "images/setup-engine.sh"
 _ERROR = "error: "

@@ -1,1 +1,1 @@
-"""Check, start, resume, repeat or detach a run; run checks and commands in containers."""
+"""Runs of many workers: plan, start, schedule, resume, clean up, report."""

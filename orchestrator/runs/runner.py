@@ -7,44 +7,44 @@ from typing import TYPE_CHECKING
 
 from orchestrator.agents.base import Agent
 from orchestrator.agents.settings_check import missing_keys
-from orchestrator.cleanup.orphans import leftover_notices
-from orchestrator.config.run import ParallelConfig
+from orchestrator.base.errors import OrchestratorError, RepositoryError, UnsupportedError
+from orchestrator.base.events import MOMENTARY, Emit, Event, ignore
+from orchestrator.base.results import RunResult, WorkerResult
+from orchestrator.base.text.ages import parse_age
+from orchestrator.base.text.sanitize import one_line
+from orchestrator.base.threads import meanwhile
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.config.sizing import demand
-from orchestrator.engine import connected
-from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.errors import OrchestratorError, RepositoryError, UnsupportedError
-from orchestrator.events import MOMENTARY, Emit, Event, ignore
-from orchestrator.execution.cancel import Cancel
-from orchestrator.git.repository import Repository
-from orchestrator.git.settings import find_required_filters, is_partial
-from orchestrator.git.submodules import dead_ends
-from orchestrator.results import RunResult, WorkerResult
-from orchestrator.runs.capacity import check_disk, check_worktrees
-from orchestrator.runs.machine_check import crowding, roominess
-from orchestrator.runs.naming import name_workers
-from orchestrator.runs.preflight import RunRequest, check_request, check_run
-from orchestrator.runs.recorder import ClaimedRun, Recorder, announce
-from orchestrator.runs.reservation import reserve, undo
-from orchestrator.runs.shared_resources import network_closed, prepare_shared, release_shared
-from orchestrator.scheduling.scheduler import run_workers
-from orchestrator.state.run_directory import RunDirectory
-from orchestrator.text.ages import parse_age
-from orchestrator.text.sanitize import one_line
-from orchestrator.threads import meanwhile
-from orchestrator.worker.attempts import attempt
-from orchestrator.worker.checked_run import CheckedRun
-from orchestrator.worker.context import RunContext
-from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.planning import (
+from orchestrator.config.workflow.model import Workflow
+from orchestrator.config.workflow.planning import (
     NO_PROGRAMS,
     Programs,
     notice_of_repetition,
     plan_tasks,
     run_config,
 )
+from orchestrator.engine import connected
+from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.repository.checkouts.submodules import dead_ends
+from orchestrator.repository.repository import Repository
+from orchestrator.repository.settings import find_required_filters, is_partial
+from orchestrator.runs.cleanup.orphans import leftover_notices
+from orchestrator.runs.live.recorder import ClaimedRun, Recorder, announce
+from orchestrator.runs.live.shared_resources import network_closed, prepare_shared, release_shared
+from orchestrator.runs.planning.capacity import check_disk, check_worktrees
+from orchestrator.runs.planning.machine_check import crowding, roominess
+from orchestrator.runs.planning.naming import name_workers
+from orchestrator.runs.planning.preflight import RunRequest, check_request, check_run
+from orchestrator.runs.planning.reservation import reserve, undo
+from orchestrator.runs.scheduling.scheduler import run_workers
+from orchestrator.sandbox.cancel import Cancel
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.worker.attempts import attempt
+from orchestrator.worker.checked_run import CheckedRun
+from orchestrator.worker.context import RunContext
 
 if TYPE_CHECKING:
-    from orchestrator.runs.dry_run import RunPlan
+    from orchestrator.runs.planning.dry_run import RunPlan
 
 _MOST_PENDING = 10_000
 """Number of events that wait for a slow reader, after which output of workers is left out."""
@@ -106,7 +106,7 @@ class ParallelRunner:
             OrchestratorError: The run could not start with any engine or machine.
         """
         # Imported here because runs that are executed should not wait for it.
-        from orchestrator.runs.dry_run import RunPlan
+        from orchestrator.runs.planning.dry_run import RunPlan
 
         config = self._config
         isolation = config.isolation
@@ -303,8 +303,8 @@ class ParallelRunner:
         if self._config.retention is None:
             return []
         # Imported here because most runs remove nothing.
-        from orchestrator.cleanup.inventory import Wanted
-        from orchestrator.cleanup.remove import cleanup
+        from orchestrator.runs.cleanup.inventory import Wanted
+        from orchestrator.runs.cleanup.remove import cleanup
 
         wanted = Wanted(merged=True, older_than=parse_age(self._config.retention))
         try:

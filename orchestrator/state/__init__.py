@@ -1,1 +1,1 @@
-"""Files of runs and workers on disk: directories, checkpoints, secrets."""
+"""What is known of runs, on disk and as a model."""

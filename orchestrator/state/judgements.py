@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
-from orchestrator.files.lock_file import take_lock
-from orchestrator.files.owner import own_place
-from orchestrator.files.remove_tree import remove_tree
-from orchestrator.files.safe_open import read_limited
-from orchestrator.git.repository import Repository
+from orchestrator.base.files.lock_file import take_lock
+from orchestrator.base.files.owner import own_place
+from orchestrator.base.files.remove_tree import remove_tree
+from orchestrator.base.files.safe_open import read_limited
+from orchestrator.repository.repository import Repository
 
 JUDGED = "judged"
 """Name of the directory, in the state directory, with a file for each result of a check."""

@@ -10,12 +10,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.errors import GitCommandError
-from orchestrator.files.atomic import write_atomically
-from orchestrator.git.repository import LANDED, Repository
-from orchestrator.git.sealed_commits import signature, write_commit
-from orchestrator.results import Form
-from orchestrator.text.split_lines import split_lines
+from orchestrator.base.errors import GitCommandError
+from orchestrator.base.files.atomic import write_atomically
+from orchestrator.base.results import Form
+from orchestrator.base.text.split_lines import split_lines
+from orchestrator.repository.incoming.sealed_commits import signature, write_commit
+from orchestrator.repository.repository import LANDED, Repository
 
 _UNDER_WAY = "landing.json"
 _MOST = 64 * 1024

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from orchestrator.results import RunResult, WorkerResult
+from orchestrator.base.results import RunResult, WorkerResult
 
 
 def worker_result_in(run: Path, result: WorkerResult) -> WorkerResult:

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.files.atomic import write_atomically
-from orchestrator.files.owner import user_name
-from orchestrator.files.safe_open import open_regular
-from orchestrator.machine import process_exists, start_time
+from orchestrator.base.files.atomic import write_atomically
+from orchestrator.base.files.owner import user_name
+from orchestrator.base.files.safe_open import open_regular
+from orchestrator.base.machine import process_exists, start_time
 
 _MOST = 8 * 1024**2
 _MOST_PROCESSES = 1 << 31

@@ -31,13 +31,13 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from orchestrator.events import MOMENTARY, Event
-from orchestrator.files.atomic import write_atomically
-from orchestrator.files.remove_tree import entry_names, remove_tree
-from orchestrator.files.safe_open import open_regular
-from orchestrator.files.shared import make_shared
-from orchestrator.machine import process_exists
-from orchestrator.results import RunResult, WorkerResult
+from orchestrator.base.events import MOMENTARY, Event
+from orchestrator.base.files.atomic import write_atomically
+from orchestrator.base.files.remove_tree import entry_names, remove_tree
+from orchestrator.base.files.safe_open import open_regular
+from orchestrator.base.files.shared import make_shared
+from orchestrator.base.machine import process_exists
+from orchestrator.base.results import RunResult, WorkerResult
 from orchestrator.state.present_paths import run_result_in, worker_result_in
 from orchestrator.state.public_record import PublicRecord
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.engine.run_engine import RunEngine
-from orchestrator.git.git_directory import present_place
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.engine.interface.run_engine import RunEngine
+from orchestrator.repository.git_directory import present_place
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.worker_spec import WorkerSpec
 
 RECORD = "run.json"
 _SECRET = {"task": "", "model": None}

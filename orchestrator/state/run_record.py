@@ -14,13 +14,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError, EngineError
+from orchestrator.base.errors import ConfigError, EngineError
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.config.workflow.model import Workflow
 from orchestrator.state import secret_files
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RECORD, RunOutline, with_present_top
-from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workflow.model import Workflow
 
 _SERVICE = {"env": True, "variables": True}
 """Names of the fields of a service whose values are not recorded."""

@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.config.container import AGENT_CONFIG
-from orchestrator.errors import ConfigError, EngineError
-from orchestrator.files.atomic import write_private
-from orchestrator.files.safe_open import read_limited
-from orchestrator.machine import is_in_memory
-from orchestrator.text.redact import SHORTEST
+from orchestrator.base.errors import ConfigError, EngineError
+from orchestrator.base.files.atomic import write_private
+from orchestrator.base.files.safe_open import read_limited
+from orchestrator.base.machine import is_in_memory
+from orchestrator.base.text.redact import SHORTEST
+from orchestrator.config.settings.container import AGENT_CONFIG
 
 TARGET = "/run/secrets"
 """Directory in a worker's container with one file for each secret."""

@@ -1,1 +1,1 @@
-"""One worker from its start to its result. Read `lifecycle.py` first."""
+"""A sandbox with a worktree: one worker from its task to its result. Read `lifecycle.py` first."""

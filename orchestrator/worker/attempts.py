@@ -18,15 +18,15 @@ from datetime import timedelta
 from itertools import pairwise
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
-from orchestrator.engine.protocol import ExitStatus
-from orchestrator.errors import ConfigError, OrchestratorError, PlaceLostError
-from orchestrator.events import Notice, TurnDone, TurnStarted, WorkerRetrying
-from orchestrator.execution.output import log_files
-from orchestrator.git.repository import ATTEMPTS
-from orchestrator.git.worktree import clear_place, open_worktree
-from orchestrator.results import Reason, WorkerResult
-from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.state.turns import (
+from orchestrator.base.errors import ConfigError, OrchestratorError, PlaceLostError
+from orchestrator.base.events import Notice, TurnDone, TurnStarted, WorkerRetrying
+from orchestrator.base.results import Reason, WorkerResult
+from orchestrator.engine.interface.protocol import ExitStatus
+from orchestrator.repository.checkouts.worktree import clear_place, open_worktree
+from orchestrator.repository.repository import ATTEMPTS
+from orchestrator.sandbox.output import log_files
+from orchestrator.state.worker.checkpoints import Checkpoints
+from orchestrator.state.worker.turns import (
     NextTurn,
     drop_turn,
     is_queued,
@@ -34,19 +34,19 @@ from orchestrator.state.turns import (
     turn_after,
 )
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.grants import read_spending, with_measured
 from orchestrator.worker.lifecycle import run_worker
 from orchestrator.worker.prepare import show_worktree
-from orchestrator.worker.result_builder import (
+from orchestrator.worker.steps.grants import read_spending, with_measured
+from orchestrator.worker.turns.result_builder import (
     earlier_results,
     result_of_cancel,
     result_of_loss,
     with_attempts,
     with_note,
 )
-from orchestrator.worker.retry_later import RetryLater
-from orchestrator.worker.sessions import has_lost_session, how_continued, note_lost_session
-from orchestrator.worker.turns import deliver, in_turn, message_about_checks
+from orchestrator.worker.turns.retry_later import RetryLater
+from orchestrator.worker.turns.sessions import has_lost_session, how_continued, note_lost_session
+from orchestrator.worker.turns.turns import deliver, in_turn, message_about_checks
 
 RETRIED: Mapping[Reason, bool] = {
     Reason.AGENT_FAILED: True,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.results import WorkerResult
+from orchestrator.base.results import WorkerResult
 
 
 @dataclass(frozen=True)

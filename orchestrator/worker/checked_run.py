@@ -4,24 +4,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.agents.base import Agent
-from orchestrator.broker.keys import (
+from orchestrator.base.text.redact import Redactor
+from orchestrator.config.network_access import Access, StageAccess
+from orchestrator.config.settings.company import Company
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.config.workflow.model import Workflow
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.engine.interface.spec import Egress
+from orchestrator.network.broker.keys import (
     Keys,
     choose_keys,
     readable_repositories,
     takes_keys,
     without_keys,
 )
-from orchestrator.config.company import Company
-from orchestrator.config.network_access import Access, StageAccess
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.engine.spec import Egress
-from orchestrator.git.repository import Repository
+from orchestrator.repository.repository import Repository
 from orchestrator.state.secret_files import Secrets
-from orchestrator.text.redact import Redactor
-from orchestrator.workflow.model import Workflow
-from orchestrator.workspace.untracked import NO_COPIES, Copies
+from orchestrator.worker.workspace.untracked import NO_COPIES, Copies
 
 
 @dataclass(frozen=True, kw_only=True)

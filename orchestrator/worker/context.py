@@ -12,43 +12,43 @@ from pathlib import Path
 from threading import BoundedSemaphore, Event
 
 from orchestrator.agents.base import Agent, Session
-from orchestrator.broker.keys import Keys
+from orchestrator.base.events import Emit
+from orchestrator.base.machine import cpu_count
+from orchestrator.base.results import Status
+from orchestrator.base.text.redact import Redactor
+from orchestrator.base.worker_spec import WorkerSpec
 from orchestrator.config.network_access import Access
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.config.sizing import cpus_of
-from orchestrator.engine import labels as label
-from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.place import Step
-from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.engine.spec import BrokerLink
-from orchestrator.events import Emit
-from orchestrator.execution.broker import RunBroker
-from orchestrator.execution.cancel import Cancel, WorkerCancel
-from orchestrator.execution.dead_man_switch import NO_SWITCH, Switch
-from orchestrator.execution.network_log import NetworkLog
-from orchestrator.execution.ports import PortBlocks, WorkerPorts
-from orchestrator.execution.run_network import RunNetwork
-from orchestrator.execution.start_throttle import StartThrottle
-from orchestrator.execution.token_bucket import provider_of
-from orchestrator.execution.verdict import Verdict
-from orchestrator.gateway.allowed_host import BROKER_PORT
-from orchestrator.git.lfs import NO_CONTENT, Content
-from orchestrator.git.repository import Repository
-from orchestrator.git.submodules import Submodule
-from orchestrator.machine import cpu_count
-from orchestrator.results import Status
-from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.engine.interface import labels as label
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.engine.interface.spec import BrokerLink
+from orchestrator.engine.places.place import Step
+from orchestrator.network.broker.keys import Keys
+from orchestrator.network.gateway.allowed_host import BROKER_PORT
+from orchestrator.repository.checkouts.lfs import NO_CONTENT, Content
+from orchestrator.repository.checkouts.submodules import Submodule
+from orchestrator.repository.repository import Repository
+from orchestrator.sandbox.cancel import Cancel, WorkerCancel
+from orchestrator.sandbox.deadlines.dead_man_switch import NO_SWITCH, Switch
+from orchestrator.sandbox.network.network_log import NetworkLog
+from orchestrator.sandbox.network.ports import PortBlocks, WorkerPorts
+from orchestrator.sandbox.network.run_network import RunNetwork
+from orchestrator.sandbox.pacing.start_throttle import StartThrottle
+from orchestrator.sandbox.pacing.token_bucket import provider_of
+from orchestrator.sandbox.sidecars.broker import RunBroker
+from orchestrator.sandbox.verdict import Verdict
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.turns import CurrentTurn, current_turn
-from orchestrator.text.redact import Redactor
+from orchestrator.state.worker.checkpoints import Checkpoints
+from orchestrator.state.worker.turns import CurrentTurn, current_turn
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.step_times import StepTimes
-from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workspace.caches import NO_CACHES, Caches
-from orchestrator.workspace.layout import Mode
-from orchestrator.workspace.shared_checkout import Checkouts
-from orchestrator.workspace.shared_files import Shared
+from orchestrator.worker.workspace.caches import NO_CACHES, Caches
+from orchestrator.worker.workspace.layout import Mode
+from orchestrator.worker.workspace.shared_checkout import Checkouts
+from orchestrator.worker.workspace.shared_files import Shared
 
 
 def checkout_slots() -> BoundedSemaphore:

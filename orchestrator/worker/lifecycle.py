@@ -4,35 +4,40 @@ from collections.abc import Iterable
 from itertools import islice
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     EngineUnavailableError,
     OrchestratorError,
     PlaceLostError,
     StartCancelledError,
     UnfinishedError,
 )
-from orchestrator.events import WorkerPreparing
-from orchestrator.execution.output import WorkerLog, log_files
-from orchestrator.execution.verdict import Verdict, judge
-from orchestrator.git.changes import Changes, changes, differing_paths
-from orchestrator.git.packed_work import Harvested
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.endings import Ending
-from orchestrator.text.path_patterns import outside
-from orchestrator.text.sanitize import one_line
-from orchestrator.worker.agent_container import open_log, run_task
-from orchestrator.worker.checks import check
+from orchestrator.base.events import WorkerPreparing
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.base.text.path_patterns import outside
+from orchestrator.base.text.sanitize import one_line
+from orchestrator.repository.commits.changes import Changes, changes, differing_paths
+from orchestrator.repository.incoming.packed_work import Harvested
+from orchestrator.sandbox.output import WorkerLog, log_files
+from orchestrator.sandbox.verdict import Verdict, judge
+from orchestrator.state.worker.endings import Ending
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.dotenv import write_dotenv
-from orchestrator.worker.grants import explain, read_spending, with_measured
-from orchestrator.worker.harvest import harvest_worker
-from orchestrator.worker.place import close_place, open_place
+from orchestrator.worker.harvest.harvest import harvest_worker
 from orchestrator.worker.prepare import ready_workspace
-from orchestrator.worker.result_builder import NO_CHANGES, Finish, result_of_end, result_of_failure
-from orchestrator.worker.services import Services
-from orchestrator.worker.sessions import with_session
-from orchestrator.worker.stages import set_up, tear_down
-from orchestrator.workspace.caches import publish
+from orchestrator.worker.steps.agent_container import open_log, run_task
+from orchestrator.worker.steps.checks import check
+from orchestrator.worker.steps.dotenv import write_dotenv
+from orchestrator.worker.steps.grants import explain, read_spending, with_measured
+from orchestrator.worker.steps.place import close_place, open_place
+from orchestrator.worker.steps.services import Services
+from orchestrator.worker.steps.stages import set_up, tear_down
+from orchestrator.worker.turns.result_builder import (
+    NO_CHANGES,
+    Finish,
+    result_of_end,
+    result_of_failure,
+)
+from orchestrator.worker.turns.sessions import with_session
+from orchestrator.worker.workspace.caches import publish
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
 _SHOWN = 5

@@ -6,15 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.labels import PLACE
-from orchestrator.errors import RepositoryError
-from orchestrator.files.change_owner import change_owner
-from orchestrator.files.remove_tree import remove_tree
-from orchestrator.git.checkout import Worktree
-from orchestrator.git.object_packs import pack_since
-from orchestrator.git.repository import Repository
-from orchestrator.git.worktree import (
+from orchestrator.base.errors import RepositoryError
+from orchestrator.base.files.change_owner import change_owner
+from orchestrator.base.files.remove_tree import remove_tree
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.engine.interface.labels import PLACE
+from orchestrator.repository.checkouts.checkout import Worktree
+from orchestrator.repository.checkouts.worktree import (
     add_worktree,
     check_out,
     clear_place,
@@ -23,19 +22,20 @@ from orchestrator.git.worktree import (
     put_aside,
     put_worktree_aside,
 )
-from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.repository.objects.object_packs import pack_since
+from orchestrator.repository.repository import Repository
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.worker_directory import Store
+from orchestrator.state.worker.checkpoints import Checkpoints
+from orchestrator.state.worker.worker_directory import Store
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workspace.caches import ready_caches
-from orchestrator.workspace.confined import confined_to
-from orchestrator.workspace.furnish import Extras
-from orchestrator.workspace.layout import Mode
-from orchestrator.workspace.mounts import Workspace
-from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
-from orchestrator.workspace.shared_checkout import Checkouts
-from orchestrator.workspace.worker_user import process_user, tree_owner
+from orchestrator.worker.workspace.caches import ready_caches
+from orchestrator.worker.workspace.confined import confined_to
+from orchestrator.worker.workspace.furnish import Extras
+from orchestrator.worker.workspace.layout import Mode
+from orchestrator.worker.workspace.mounts import Workspace
+from orchestrator.worker.workspace.private_git import StoreOptions, base_objects, make_store
+from orchestrator.worker.workspace.shared_checkout import Checkouts
+from orchestrator.worker.workspace.worker_user import process_user, tree_owner
 
 
 def ready_objects(

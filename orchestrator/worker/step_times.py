@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from orchestrator.results import Timings
+from orchestrator.base.results import Timings
 
 Step = Literal["prepare", "start", "setup", "agent", "stop", "harvest", "update", "checks"]
 

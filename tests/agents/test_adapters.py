@@ -10,16 +10,16 @@ import pytest
 import yaml
 
 from orchestrator.agents import load_agent
-from orchestrator.agents.aider import AiderAgent
-from orchestrator.agents.architect import ArchitectAgent
-from orchestrator.agents.claude import ClaudeAgent
-from orchestrator.agents.codex import CodexAgent
-from orchestrator.agents.gemini import GeminiAgent
-from orchestrator.agents.mini import MiniAgent
-from orchestrator.agents.opencode import OpencodeAgent
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.container import AGENT_CONFIG
-from orchestrator.results import Status
+from orchestrator.agents.programs.aider import AiderAgent
+from orchestrator.agents.programs.architect import ArchitectAgent
+from orchestrator.agents.programs.claude import ClaudeAgent
+from orchestrator.agents.programs.codex import CodexAgent
+from orchestrator.agents.programs.gemini import GeminiAgent
+from orchestrator.agents.programs.mini import MiniAgent
+from orchestrator.agents.programs.opencode import OpencodeAgent
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.results import Status
+from orchestrator.config.settings.container import AGENT_CONFIG
 from tests.support.agents import RECORDED, command, judge, settings
 
 CLASSES: dict[str, type] = {

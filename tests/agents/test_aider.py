@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents.aider import AiderAgent
 from orchestrator.agents.base import AgentOutcome, AgentProgress
-from orchestrator.results import Reason, Status
+from orchestrator.agents.programs.aider import AiderAgent
+from orchestrator.base.results import Reason, Status
 from tests.support.agents import command, judge_text
 
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentOutcome, AgentSettings
-from orchestrator.results import Reason, Status
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.agents.programs.architect import ArchitectAgent
+from orchestrator.base.results import Reason, Status
+from orchestrator.base.worker_spec import WorkerSpec
 from tests.support import agents
 from tests.support.agents import judge, judge_text
 

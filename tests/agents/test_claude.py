@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from orchestrator.agents.base import AgentOutcome, AgentProgress
-from orchestrator.agents.claude import ClaudeAgent
-from orchestrator.results import Reason, Status
+from orchestrator.agents.programs.claude import ClaudeAgent
+from orchestrator.base.results import Reason, Status
 from tests.support.agents import RECORDED, command, json_text, judge_text
 
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator.agents.base import AgentOutcome, AgentProgress
-from orchestrator.agents.codex import CodexAgent
-from orchestrator.results import Reason, Status
+from orchestrator.agents.programs.codex import CodexAgent
+from orchestrator.base.results import Reason, Status
 from tests.support.agents import command, json_text, judge_text
 
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED

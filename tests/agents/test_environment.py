@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.worker_spec import WorkerSpec
 from tests.support.local_engine import LocalEngine
 
 

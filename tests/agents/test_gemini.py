@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.agents.base import AgentOutcome
-from orchestrator.agents.gemini import GeminiAgent
-from orchestrator.results import Reason, Status
+from orchestrator.agents.programs.gemini import GeminiAgent
+from orchestrator.base.results import Reason, Status
 from tests.support.agents import command, json_text, judge_text
 
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED

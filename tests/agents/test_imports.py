@@ -17,7 +17,9 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 
 
-MODULES = sorted(path.stem for path in Path(agents.__file__).parent.glob("[!_]*.py"))
+_TOP = Path(agents.__file__).parent
+MODULES = sorted(path.stem for path in _TOP.glob("[!_]*.py"))
+MODULES += sorted(f"programs.{path.stem}" for path in _TOP.glob("programs/[!_]*.py"))
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -9,9 +9,9 @@ from orchestrator.agents import load_agent
 from orchestrator.agents.base import LONGEST_WORD, AgentSettings
 from orchestrator.agents.settings_check import check_length
 from orchestrator.agents.start import on_stdin
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.config.settings.run import ParallelConfig
 from tests.support.errors import raises
 
 TASK = "-e '%s' \\n $HOME\n" + "\u20ac" * 300_000 + "\n\n"

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.agents import in_container as inside
 from orchestrator.agents.base import AgentOutcome
-from orchestrator.results import Reason, Status
+from orchestrator.base.results import Reason, Status
 from tests.support.agents import RECORDED, command, json_text, judge_text
 
 SUCCESS, PARTIAL, FAILED, TIMEOUT = Status.SUCCESS, Status.PARTIAL, Status.FAILED, Status.TIMEOUT

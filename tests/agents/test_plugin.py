@@ -27,13 +27,13 @@ from orchestrator.agents.base import (
     AgentSettings,
 )
 from orchestrator.agents.plugin import ForeignAgent, ForeignSessionAgent
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ExitStatus
-from orchestrator.errors import ConfigError
-from orchestrator.results import Reason, Status
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.results import Reason, Status
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.engine.interface.protocol import ExitStatus
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.worker_spec import WorkerSpec
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.plugin import install
@@ -47,7 +47,7 @@ version = "1.0.0"
 acme = "orchestrator_acme:AcmeAgent"
 """
 MODULE = """
-from orchestrator.agents.shell import ShellAgent
+from orchestrator.agents.programs.shell import ShellAgent
 
 class AcmeAgent(ShellAgent):
     name = "acme"
@@ -267,7 +267,7 @@ class Keeping(Acme):
 
 KEEPING = """
 from orchestrator.agents import SessionFiles
-from orchestrator.agents.shell import ShellAgent
+from orchestrator.agents.programs.shell import ShellAgent
 
 class AcmeAgent(ShellAgent):
     name = "acme"

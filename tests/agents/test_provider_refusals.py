@@ -10,8 +10,8 @@ import pytest
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentProgress, AgentSettings
 from orchestrator.agents.settings_check import check_supported
-from orchestrator.config.run import ParallelConfig
-from orchestrator.results import Reason, Status
+from orchestrator.base.results import Reason, Status
+from orchestrator.config.settings.run import ParallelConfig
 from tests.support.agents import json_text, judge_text
 from tests.support.errors import raises
 

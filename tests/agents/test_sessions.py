@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.agents import clean_session, load_agent
 from orchestrator.agents.base import AgentCommand, AgentOutput, Session, SessionAgent
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.base.worker_spec import WorkerSpec
 from tests.support.agents import settings
 
 UUID = "0f3a1b2c-1111-4222-8333-444455556666"

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents import load_agent, shell
+from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentProgress, AgentSettings
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.engine.protocol import ExitStatus
-from orchestrator.results import Reason, Status
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.agents.programs import shell
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.results import Reason, Status
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.engine.interface.protocol import ExitStatus
 
 TYPED = '{"type": "orchestrator.report", '
 SETTINGS: dict[str, Any] = {

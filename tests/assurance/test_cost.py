@@ -13,7 +13,7 @@ TESTS = cost.ROOT / "tests"
 
 def test_imports_decide_whether_a_file_starts_processes(tmp_path: Path) -> None:
     pure, direct = tmp_path / "pure.py", tmp_path / "direct.py"
-    pure.write_text("import os\nfrom orchestrator.git import command\n")
+    pure.write_text("import os\nfrom orchestrator.repository import command\n")
     direct.write_text("def f():\n    import subprocess\n")
     indirect = tmp_path / "indirect.py"
     indirect.write_text("from tests.support.runs import shell_run\n")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import measure
 
-from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch
-from orchestrator.landing.conflict_matrix import find_conflicts
+from orchestrator.repository.repository import Repository
+from orchestrator.review.landing.branches import Branch
+from orchestrator.review.landing.conflict_matrix import find_conflicts
 
 MOST_SECONDS = 3.0
 """Maximum duration of the matrix in seconds."""

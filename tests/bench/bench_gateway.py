@@ -19,9 +19,9 @@ import measure
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, ROLE, RUN
-from orchestrator.engine.spec import ContainerSpec, Egress
-from orchestrator.gateway.hosts import parse_host
+from orchestrator.engine.interface.labels import MANAGED, ROLE, RUN
+from orchestrator.engine.interface.spec import ContainerSpec, Egress
+from orchestrator.network.gateway.hosts import parse_host
 
 AT_ONCE = 8
 MOST_MORE = 0.150

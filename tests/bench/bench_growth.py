@@ -18,7 +18,7 @@ import measure
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from orchestrator.events import Event, WorkerDone
+from orchestrator.base.events import Event, WorkerDone
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import configured, shell_run

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import measure
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner
 
 _LINES = 20

@@ -31,8 +31,8 @@ for _ in range(%d // len(chunk)):
 _OURS = """
 import json, resource, sys, time
 from pathlib import Path
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started = time.perf_counter()

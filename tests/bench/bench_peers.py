@@ -69,8 +69,8 @@ each(lambda n: first(subprocess.run(
     "orchestrator": """
 from pathlib import Path
 import orchestrator.engine.docker
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner
 config = ParallelConfig(tasks=(command,), workers=workers, agent_cli="shell",
     isolation=Isolation(network="none"), max_worktrees=1000)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import measure
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
-from orchestrator.git.checkout import Worktree
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.repository.checkouts.checkout import Worktree
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.worker import harvest as homecoming
 from orchestrator.worker import lifecycle as worker
 from orchestrator.worker import prepare as preparation
-from orchestrator.workspace.mounts import Workspace
+from orchestrator.worker.harvest import harvest as homecoming
+from orchestrator.worker.workspace.mounts import Workspace
 
 # Module or class, name of the measured function, name of the step in the table.
 PARTS: tuple[tuple[object, str, str], ...] = (

@@ -18,9 +18,9 @@ from collections import defaultdict
 
 import measure
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
-from orchestrator.events import Event, WorkerPreparing
+from orchestrator.base.events import Event, WorkerPreparing
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner
 
 SAY_WHEN = "date +%s.%N"

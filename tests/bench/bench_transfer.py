@@ -12,13 +12,13 @@ from statistics import mean
 
 import measure
 
-from orchestrator.config.container import Isolation, Transfer
-from orchestrator.config.run import ParallelConfig
+from orchestrator.base.results import Timings, WorkerResult
+from orchestrator.config.settings.container import Isolation, Transfer
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.engine.docker.porter_calls import Porter
 from orchestrator.engine.docker.volume_place import VolumePlace
 from orchestrator.engine.docker.volume_step import VolumeStep
 from orchestrator.engine.docker.volumes import Volumes
-from orchestrator.results import Timings, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 
 TASK = "echo work > work.txt"

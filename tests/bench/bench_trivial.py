@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import measure
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner
 
 REFERENCE_IMAGE = "orchestrator/worker:architect"

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import measure
 
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.runs.runner import ParallelRunner
 
 SAY_WHEN = "cut -d ' ' -f 1 /proc/uptime"

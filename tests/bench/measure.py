@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.git.repository import Repository
-from orchestrator.runs.enforcement import check_enforcement
-from orchestrator.workspace.overlay_probe import choose_transfer
+from orchestrator.repository.repository import Repository
+from orchestrator.runs.planning.enforcement import check_enforcement
+from orchestrator.worker.workspace.overlay_probe import choose_transfer
 
 IMAGE = "orchestrator/base:latest"
 LABEL = "orchestrator.managed=true"

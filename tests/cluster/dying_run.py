@@ -6,7 +6,7 @@ or `after`, and the arguments are those of `orchestrator`.
 
 import sys
 
-from orchestrator.cli.app import run
+from orchestrator.faces.cli.app import run
 from tests.support.dying_run import die_at
 
 if __name__ == "__main__":

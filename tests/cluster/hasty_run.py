@@ -7,9 +7,9 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.cli.app import run
 from orchestrator.engine.kubernetes import pod, pod_place
-from orchestrator.engine.place import PlaceSpec
+from orchestrator.engine.places.place import PlaceSpec
+from orchestrator.faces.cli.app import run
 
 if __name__ == "__main__":
     collect_within, removed_after, *arguments = sys.argv[1:]

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.kubernetes.cluster import Cluster
-from orchestrator.errors import EngineError
 from tests.cluster.lab import NAMESPACE, Lab
 
 _LOOK = 0.1

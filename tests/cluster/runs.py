@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.labels import REPOSITORY
+from orchestrator.engine.interface.labels import REPOSITORY
 from tests.cluster.lab import NAMESPACE, Lab
 from tests.support.live import eventually
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.labels import ROLE
+from orchestrator.engine.interface.labels import ROLE
 from tests.cluster.lab import HUB, NAMESPACE, Lab
 from tests.cluster.policy import enforced
 from tests.cluster.runs import UNENFORCED, begin, present
@@ -254,12 +254,12 @@ def test_private_repositories_are_read(tmp_path: Path, orchestrator: Orchestrato
     assert (Path(result["log"]) / "setup.log").read_text().splitlines()[1] == "a"
 
 
-_BROKER = "orchestrator.execution.broker:RunBroker"
+_BROKER = "orchestrator.sandbox.sidecars.broker:RunBroker"
 POINTS = {
     "before-order": (f"{_BROKER}._order", "before"),
     "after-order": (f"{_BROKER}._order", "after"),
     "before-grant": (f"{_BROKER}._refresh", "before"),
-    "output": ("orchestrator.execution.output:WorkerLog.write", "after"),
+    "output": ("orchestrator.sandbox.output:WorkerLog.write", "after"),
     "before-dismissal": (f"{_BROKER}.dismiss", "before"),
 }
 

@@ -9,9 +9,9 @@ from itertools import count
 
 import pytest
 
+from orchestrator.base.errors import NotRunningError
 from orchestrator.engine.kubernetes.channel import PodProcess
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError
-from orchestrator.errors import NotRunningError
 from tests.cluster.lab import BASE_IMAGE
 
 pytestmark = pytest.mark.cluster

@@ -16,7 +16,7 @@ from tests.support.repository import git
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 _PLACE = "orchestrator.engine.kubernetes.pod_place:PodPlace"
 _STEP = "orchestrator.engine.kubernetes.pod_step:PodStep"
-_STATE = "orchestrator.state.checkpoints:Checkpoints"
+_STATE = "orchestrator.state.worker.checkpoints:Checkpoints"
 TARGETS = {
     "put": f"{_PLACE}.put",
     "create": f"{_PLACE}._create",
@@ -26,14 +26,14 @@ TARGETS = {
     "launch": f"{_STATE}.note_launch",
     "start": f"{_STEP}.start",
     "following": f"{_PLACE}._order_following",
-    "output": "orchestrator.execution.output:WorkerLog.write",
+    "output": "orchestrator.sandbox.output:WorkerLog.write",
     "end": f"{_STEP}._end",
     "ending": f"{_STATE}.note_ending",
     "forget": f"{_STEP}.remove",
     "take": f"{_PLACE}.take",
-    "accept": "orchestrator.git.quarantine:accept_pack",
+    "accept": "orchestrator.repository.incoming.quarantine:accept_pack",
     "harvested": f"{_STATE}.note_harvested",
-    "branch": "orchestrator.git.repository:Repository.move_branch",
+    "branch": "orchestrator.repository.repository:Repository.move_branch",
     "release": f"{_PLACE}.release",
     "removal": f"{_PLACE}.remove",
     "result": "orchestrator.state.run_directory:RunDirectory.write_result",

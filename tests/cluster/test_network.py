@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engine.interface.labels import MANAGED
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod_place import PodPlace
-from orchestrator.engine.labels import MANAGED
-from orchestrator.engine.place import Start
+from orchestrator.engine.places.place import Start
 from tests.cluster.lab import NAMESPACE, Lab
 from tests.cluster.policy import enforced
 from tests.cluster.runs import present

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import PlaceLostError
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, RUN
 from orchestrator.engine.kubernetes.cluster import Cluster, remove_job
 from orchestrator.engine.kubernetes.job_pod import jobs
 from orchestrator.engine.kubernetes.pod import job_name
 from orchestrator.engine.kubernetes.pod_place import PodPlace
-from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
-from orchestrator.engine.place import Place, PlaceSpec, Start
-from orchestrator.errors import PlaceLostError
+from orchestrator.engine.places.place import Place, PlaceSpec, Start
 from tests.cluster.cut_api import CutApi
 from tests.cluster.lab import NAMESPACE, Lab
 from tests.engine.test_place_contract import (  # noqa: F401 - collected here, with other fixtures

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.app import run
-from orchestrator.config import bounds, fields
-from orchestrator.config.presets import PRESETS
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
-from orchestrator.gateway.host_sets import GIT
-from orchestrator.gateway.package_managers import TOOLS
-from orchestrator.workflow.model import Limits, WorkerSettings
-from orchestrator.workflow.planning import TASK_KEYS
+from orchestrator.base.errors import ConfigError
+from orchestrator.config import fields
+from orchestrator.config.loading import bounds
+from orchestrator.config.settings.presets import PRESETS
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.config.workflow.model import Limits, WorkerSettings
+from orchestrator.config.workflow.planning import TASK_KEYS
+from orchestrator.faces.cli.app import run
+from orchestrator.network.gateway.host_sets import GIT
+from orchestrator.network.gateway.package_managers import TOOLS
 from tests.support.settings import load, write
 
 HOSTS = "[evil.example]"

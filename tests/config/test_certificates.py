@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.certificates import parse_certificates, read_certificates
-from orchestrator.config.company import Company
+from orchestrator.config.settings.company import Company
 from orchestrator.engine.images.recipes import ca_bundle
 from tests.support.errors import raises
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.config.cluster import PodSettings, check_registry
+from orchestrator.config.settings.cluster import PodSettings, check_registry
 
 DIGEST = "sha256:" + "0" * 64
 

@@ -5,9 +5,9 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from orchestrator.config.container import Isolation
 from orchestrator.config.derived import IsolationChanges, RunChanges, for_checks
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
 
 
 @pytest.mark.parametrize(

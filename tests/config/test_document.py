@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.config.document import MAX_BYTES, read_document
+from orchestrator.config.loading.document import MAX_BYTES, read_document
 from orchestrator.config.node import DocumentError
 
 

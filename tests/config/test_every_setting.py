@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.cluster import PodSettings
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.judging import Judging
-from orchestrator.config.project import Check, Project
-from orchestrator.config.run import ParallelConfig, Triggers
-from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
-from orchestrator.events import Event, RunStarted
-from orchestrator.results import RunResult
+from orchestrator.base.events import Event, RunStarted
+from orchestrator.base.results import RunResult
+from orchestrator.config.settings.cluster import PodSettings
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.judging import Judging
+from orchestrator.config.settings.project import Check, Project
+from orchestrator.config.settings.run import ParallelConfig, Triggers
+from orchestrator.config.workflow.model import Task, WorkerSettings, Workflow
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.spec import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.workflow.model import Task, WorkerSettings, Workflow
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.named_tests import missing_tests
 from tests.support.repository import git
@@ -107,18 +107,18 @@ def has_secret(spec: ContainerSpec) -> bool:
 
 Look = Callable[[Seen], bool]
 TURNS = "tests/worker/test_turns.py"
-ATTEMPTS, TRIGGERS = "tests/worker/test_attempts.py", "tests/execution/test_watchdog.py"
-RUNNER, LIMITED = "tests/runs/test_runner.py", "tests/scheduling/test_rate_limited_runs.py"
+ATTEMPTS, TRIGGERS = "tests/worker/test_attempts.py", "tests/sandbox/test_watchdog.py"
+RUNNER, LIMITED = "tests/runs/test_runner.py", "tests/runs/scheduling/test_rate_limited_runs.py"
 EACH_ENDS_ONE = (
     "tests/system/test_acceptance.py::test_disk_log_inodes_and_silence_each_end_one_worker"
 )
 STOPPED_BY_A_TRIGGER = f"{TRIGGERS}::test_on_alert_stop_stops_the_worker_and_keeps_its_work"
-CAPACITY, RETENTION = "tests/runs/test_capacity.py", "tests/cleanup/test_retention.py"
-CONFINED, STAGES = "tests/workspace/test_confined.py", "tests/worker/test_stages.py"
+CAPACITY, RETENTION = "tests/runs/test_capacity.py", "tests/runs/cleanup/test_retention.py"
+CONFINED, STAGES = "tests/worker/workspace/test_confined.py", "tests/worker/test_stages.py"
 GATEWAY = "tests/system/test_gateway.py"
 BROKER = "tests/system/test_broker.py"
-SCHEDULER = "tests/scheduling/test_scheduler.py"
-DEPENDENCIES = "tests/scheduling/test_dependencies.py"
+SCHEDULER = "tests/runs/scheduling/test_scheduler.py"
+DEPENDENCIES = "tests/runs/scheduling/test_dependencies.py"
 SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("tasks",): lambda seen: "cat mine.local" in seen.worker.command[-1],
     ("model",): lambda seen: seen.worker.env["ORCHESTRATOR_MODEL"] == "m",
@@ -142,12 +142,15 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("branch",): lambda seen: seen.result.results[0].branch.startswith("solve/"),
     ("worktrees",): "tests/runs/test_worktrees_setting.py::*",
     ("include_uncommitted",): f"{RUNNER}::test_uncommitted_files_are_included_if_requested",
-    ("context",): "tests/workspace/test_shared_files.py::test_context_is_provided_to_every_worker",
+    ("context",): (
+        "tests/worker/workspace/test_shared_files.py::"
+        "test_context_is_provided_to_every_worker"
+    ),
     ("closed_stages",): (
         "tests/config/test_untrusted_file.py::test_commands_of_a_discovered_file_are_closed_stages"
     ),
     ("auto_workers",): (
-        "tests/scheduling/test_admission.py::test_auto_reserves_chosen_limits_and_half_of_the_defaults"
+        "tests/runs/scheduling/test_admission.py::test_auto_reserves_chosen_limits_and_half_of_the_defaults"
     ),
     ("max_workers",): (
         "tests/config/test_validation.py"
@@ -162,9 +165,12 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("retry_on",): f"{ATTEMPTS}::test_timeout_is_retried_only_if_requested",
     ("retry_from",): f"{ATTEMPTS}::test_keep_continues_from_the_last_attempts_commits",
     ("rate_limit_wait",): f"{LIMITED}::test_pause_longer_than_the_limit_fails_at_once",
-    ("stagger",): "tests/execution/test_start_throttle.py::test_starts_are_staggered",
+    ("stagger",): "tests/sandbox/test_start_throttle.py::test_starts_are_staggered",
     ("fail_fast",): f"{ATTEMPTS}::test_fail_fast_cancels_others_after_the_last_retry",
-    ("fail_on",): "tests/cli/commands/test_parallel.py::test_exit_code_follows_from_the_results",
+    ("fail_on",): (
+        "tests/faces/cli/commands/test_parallel.py::"
+        "test_exit_code_follows_from_the_results"
+    ),
     ("preset",): "tests/config/test_presets.py::*",
     ("providers",): f"{LIMITED}::test_starts_follow_the_token_bucket",
     ("limits", "cpus"): lambda seen: seen.worker.cpus == 0.5,
@@ -198,7 +204,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("isolation", "allow_unenforced"): "tests/runs/test_enforcement.py::*",
     ("isolation", "engine"): "tests/engine/kubernetes/test_refusals.py::*",
     ("isolation", "transfer"): "tests/system/test_transfer.py::*",
-    ("isolation", "read_only"): "tests/workspace/test_private_git.py::*",
+    ("isolation", "read_only"): "tests/worker/workspace/test_private_git.py::*",
     ("isolation", "runtime"): lambda seen: seen.worker.runtime == "runc",
     ("isolation", "env"): lambda seen: seen.worker.env["MINE"] == "1",
     ("isolation", "secrets"): lambda seen: has_secret(seen.worker),
@@ -214,7 +220,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("triggers", "notify"): (
         "tests/runs/test_notifications.py::test_command_receives_events_as_json"
     ),
-    ("judge", "instruments"): "tests/cli/test_judging_run.py::test_instruments_are_a_setting",
+    ("judge", "instruments"): "tests/faces/cli/test_judging_run.py::test_instruments_are_a_setting",
     **{("cluster", name): f"{POD}::test_settings_of_pods_are_part_of_the_job_and_of_the_proof"
        for name in PodSettings.model_fields if name != "registry"},
     ("cluster", "registry"):
@@ -223,7 +229,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("project", "setup_timeout"): f"{STAGES}::test_setup_has_its_own_deadline",
     ("project", "teardown"): lambda seen: "true" in seen.role("teardown").command,
     ("project", "checks"): lambda seen: [c.name for c in seen.result.results[0].checks] == ["fine"],
-    ("project", "caches"): "tests/workspace/test_caches.py::*",
+    ("project", "caches"): "tests/worker/workspace/test_caches.py::*",
     ("project", "services"): "tests/worker/test_services.py::*",
     ("project", "dotenv"): "tests/worker/test_dotenv.py::*",
 }  # fmt: skip
@@ -236,13 +242,15 @@ OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
     "test_task_with_another_agent_program_gets_its_settings",
     "model": ("own", lambda seen: seen.worker.env["ORCHESTRATOR_MODEL"] == "own"),
     "image": ("pg", lambda seen: seen.worker.image == "pg"),
-    "max_steps": "tests/cli/test_every_option.py::test_options_against_a_workflow_are_refused",
+    "max_steps": (
+        "tests/faces/cli/test_every_option.py::test_options_against_a_workflow_are_refused"
+    ),
     "budget": (0.5, lambda seen: seen.worker.env["ORCHESTRATOR_BUDGET"] == "0.5"),
     "timeout": WORKFLOW_OF_TESTS,
     "retries": f"{DEPENDENCIES}::test_retry_starts_from_the_tasks_base",
     "retry_delay": f"{DEPENDENCIES}::test_retry_starts_from_the_tasks_base",
     "limits": ({"pids": 55}, lambda seen: seen.worker.pids == 55 and seen.worker.cpus == 0.5),
-    "network": "tests/cli/test_every_option.py::test_options_against_a_workflow_are_refused",
+    "network": "tests/faces/cli/test_every_option.py::test_options_against_a_workflow_are_refused",
     "allow": f"{GATEWAY}::test_tasks_of_a_workflow_have_lists_of_their_own",
     "keys": f"{BROKER}::test_tasks_of_a_workflow_have_keys_of_their_own",
     "ports": ([3001], lambda seen: 3001 in seen.worker.ports),
@@ -253,7 +261,7 @@ OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
         lambda seen: [check.name for check in seen.result.results[0].checks] == ["own"],
     ),
     "paths": "tests/runs/test_workflows.py::test_changes_outside_of_the_paths_make_a_task_partial",
-    "enforce": "tests/workspace/test_confined.py::test_a_task_of_a_workflow_is_confined",
+    "enforce": "tests/worker/workspace/test_confined.py::test_a_task_of_a_workflow_is_confined",
 }
 
 

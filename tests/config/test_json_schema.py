@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from orchestrator.config.document import read_document
-from orchestrator.config.loading import check_file, json_schema
+from orchestrator.base.errors import ConfigError
+from orchestrator.config.loading.document import read_document
+from orchestrator.config.loading.loading import check_file, json_schema
 from orchestrator.config.node import DocumentError
-from orchestrator.errors import ConfigError
-from orchestrator.workflow.parsing.dialects import json_schema as manifest_schema
-from orchestrator.workflow.parsing.reader import read_workflow
+from orchestrator.config.workflow.parsing.dialects import json_schema as manifest_schema
+from orchestrator.config.workflow.parsing.reader import read_workflow
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Draft202012Validator(json_schema())

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.loading import json_schema
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.loading.loading import json_schema
+from orchestrator.config.settings.run import ParallelConfig
 from tests.support.settings import DOCUMENTED, load, write
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "config.schema.json"
@@ -102,6 +102,6 @@ def test_ports_may_be_a_list_or_a_mapping(tmp_path, text):
 def test_published_schema_is_up_to_date():
     assert SCHEMA.read_text() == json.dumps(json_schema(), indent=2) + "\n", (
         "write it again: python -c 'import json; "
-        "from orchestrator.config.loading import json_schema; "
+        "from orchestrator.config.loading.loading import json_schema; "
         f"print(json.dumps(json_schema(), indent=2))' > {SCHEMA}"
     )

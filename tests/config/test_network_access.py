@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from orchestrator.config.network_access import Access, accesses_with_network, stage_access
-from orchestrator.config.project import Check, Project, Service
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.project import Check, Project, Service
+from orchestrator.config.settings.run import ParallelConfig
 
 READS = {"keys": "broker", "git_read": ("https://git.example/x=TOKEN",)}
 ALL = Project(setup=("s",), teardown=("t",), checks=(Check(run="c"),))

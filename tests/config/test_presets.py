@@ -6,12 +6,12 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.settings_check import with_needed_broker
-from orchestrator.cli.output.formats import size
-from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.fields import FIELDS, is_size
-from orchestrator.config.loading import load_config
-from orchestrator.config.presets import PRESETS
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.loading.loading import load_config
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.presets import PRESETS
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.faces.cli.output.formats import size
 from tests.support.errors import raises
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "presets.md"

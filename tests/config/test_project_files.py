@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from orchestrator.config.run import ParallelConfig, Provider, RateLimit
-from orchestrator.errors import ConfigError
+from orchestrator.base.errors import ConfigError
+from orchestrator.config.settings.run import ParallelConfig, Provider, RateLimit
 from tests.support.settings import load, mistakes, write
 
 OF_MAX_WORKERS = "must be a whole number from 1 to 10 (`max_workers`) or `auto`"

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.judging import Judging
-from orchestrator.config.project import Check, Project, Service
-from orchestrator.config.run import ParallelConfig, RateLimit, Triggers
-from orchestrator.config.values import parse_size
-from orchestrator.text.quantities import size
-from orchestrator.workflow.model import AtOneTime, Task, WorkerSettings, Workflow
-from orchestrator.workflow.parsing.manifest import Constraints, ManifestTask
+from orchestrator.base.text.quantities import size
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.judging import Judging
+from orchestrator.config.settings.project import Check, Project, Service
+from orchestrator.config.settings.run import ParallelConfig, RateLimit, Triggers
+from orchestrator.config.settings.values import parse_size
+from orchestrator.config.workflow.model import AtOneTime, Task, WorkerSettings, Workflow
+from orchestrator.config.workflow.parsing.manifest import Constraints, ManifestTask
 
 MODELS: tuple[type[BaseModel], ...] = (
     Limits, Isolation, Triggers, RateLimit, ParallelConfig, Project, Service, Check, Judging,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.loading import check_file
-from orchestrator.errors import ConfigError
+from orchestrator.base.errors import ConfigError
+from orchestrator.config.loading.loading import check_file
 from tests.support.settings import load, mistakes, write
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.app import run
+from orchestrator.base.errors import ConfigError
 from orchestrator.config.fields import FIELDS
-from orchestrator.config.loading import FileCheck, check_file, load_config
-from orchestrator.config.run import ParallelConfig
-from orchestrator.config.untrusted_file import BOUNDED, NAMED_ONLY
-from orchestrator.errors import ConfigError
+from orchestrator.config.loading.loading import FileCheck, check_file, load_config
+from orchestrator.config.loading.untrusted_file import BOUNDED, NAMED_ONLY
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.faces.cli.app import run
 from tests.support.ci_parsers import commands_in
 from tests.support.settings import DOCUMENTED, load, write
 

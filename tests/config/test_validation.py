@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.loading import load_config
-from orchestrator.errors import ConfigError
+from orchestrator.base.errors import ConfigError
+from orchestrator.config.loading.loading import load_config
 from tests.support.settings import load, mistakes, write
 
 OF_MAX_WORKERS = "must be a whole number from 1 to 10 (`max_workers`) or `auto`"

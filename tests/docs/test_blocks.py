@@ -14,10 +14,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from orchestrator.config.loading import json_schema, load_config
-from orchestrator.results import RunResult, WorkerResult
-from orchestrator.workflow.parsing.dialects import json_schema as manifest_schema
-from orchestrator.workflow.parsing.reader import read_workflow
+from orchestrator.base.results import RunResult, WorkerResult
+from orchestrator.config.loading.loading import json_schema, load_config
+from orchestrator.config.workflow.parsing.dialects import json_schema as manifest_schema
+from orchestrator.config.workflow.parsing.reader import read_workflow
 from tests.docs.markdown import ROOT, Block, blocks, pages
 from tests.docs.session import Step, run_session, steps
 from tests.support.bridge import bridge_gateway

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from orchestrator.errors import OrchestratorError
-from orchestrator.results import Reason
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.results import Reason
 from tests.docs.markdown import ROOT, anchors, links, pages, read_page
 
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, 70, 74, 130, 143)
@@ -29,9 +29,9 @@ def check() -> ModuleType:
 def copy(tmp_path: Path) -> Path:
     """A copy of the pages for changes."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    (tmp_path / "orchestrator" / "cli").mkdir(parents=True)
+    (tmp_path / "orchestrator" / "faces" / "cli").mkdir(parents=True)
     for name in ("option_table.json", "command_table.json"):
-        table = Path("orchestrator", "cli", name)
+        table = Path("orchestrator", "faces", "cli", name)
         shutil.copy(ROOT / table, tmp_path / table)
     for page in ROOT.glob("*.md"):
         shutil.copy(page, tmp_path)
@@ -97,7 +97,7 @@ TROUBLESHOOTING = "docs/troubleshooting.md"
 
 def _kinds_of_errors() -> list[type[OrchestratorError]]:
     """Find every error of the product in its source, so that no module is missed."""
-    found = {"OrchestratorError": "orchestrator.errors"}
+    found = {"OrchestratorError": "orchestrator.base.errors"}
     definition = re.compile(r"^class (\w+)\((\w+)\):", re.M)
     sources = sorted((ROOT / "orchestrator").rglob("*.py"))
     classes = [
@@ -131,7 +131,9 @@ def test_troubleshooting_states_the_exit_code_of_each_kind_of_error() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+@pytest.mark.parametrize(
+    "page", ["CONTRIBUTING.md", "docs/architecture.md", "orchestrator/README.md"]
+)
 def test_modules_that_a_page_names_exist(page: str) -> None:
     named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read_page(page))
 

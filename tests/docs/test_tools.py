@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from orchestrator.results import Status
+from orchestrator.base.results import Status
 from tests.bench.page import PAGE, with_tables
 from tests.docs.markdown import ROOT
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
-from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, RUN
+from orchestrator.engine.interface.protocol import ContainerEngine
 from tests.support.containers import USER, Run, Starter, finish
 
 

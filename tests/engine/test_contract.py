@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.protocol import ContainerEngine, ExitStatus
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     EngineError,
     ImageNotFoundError,
     PortTakenError,
     UnsupportedError,
 )
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.interface.protocol import ContainerEngine, ExitStatus
 from tests.support.containers import Run, Starter, bind, finish
 
 NAP = ("sleep", "300")

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import UnsupportedError
 from orchestrator.config.network_access import Access
-from orchestrator.config.project import Project
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.project import Project
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.engine.egress import worker_egress
-from orchestrator.errors import UnsupportedError
-from orchestrator.gateway.allowed_host import AllowedHost
+from orchestrator.network.gateway.allowed_host import AllowedHost
 from tests.support.errors import raises
 
 

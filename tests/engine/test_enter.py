@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
+from orchestrator.base.errors import NotRunningError
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.protocol import ContainerEngine, InnerProcess, TerminalSize
-from orchestrator.errors import NotRunningError
+from orchestrator.engine.interface.protocol import ContainerEngine, InnerProcess, TerminalSize
 from tests.support.containers import USER, Starter, finish
 
 NAP = ("sleep", "300")

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.host_place import HostPlace
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.place import Part, Place, PlaceSpec, Start, Step
-from orchestrator.engine.spec import BindMount, ContainerSpec, Egress, OverlayMount, TmpfsMount
-from orchestrator.errors import EngineError
+from orchestrator.engine.interface.spec import (
+    BindMount,
+    ContainerSpec,
+    Egress,
+    OverlayMount,
+    TmpfsMount,
+)
+from orchestrator.engine.places.host_place import HostPlace
+from orchestrator.engine.places.place import Part, Place, PlaceSpec, Start, Step
 from tests.support.containers import bind, finish
 from tests.support.recording_engine import RecordingEngine
 

@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 import pytest
 
-from orchestrator.config.values import Limit
+from orchestrator.base.errors import EngineError
+from orchestrator.base.machine import boot_id
+from orchestrator.config.settings.values import Limit
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.features import WATCHED
-from orchestrator.engine.limits_probe import probe_limits
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError
-from orchestrator.machine import boot_id
+from orchestrator.engine.interface.features import WATCHED
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.engine.probes.limits_probe import probe_limits
 from tests.support.answering_engine import SOUND, AnsweringEngine, answer
 from tests.support.local_engine import LocalContainer
 

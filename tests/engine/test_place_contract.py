@@ -19,14 +19,14 @@ from typing import Any
 import docker
 import pytest
 
+from orchestrator.base.errors import EngineError, EngineUnavailableError, UnsupportedError
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.volume_place import VolumePlace
-from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.place import Part, Place, PlaceSpec, Start, Step, StepLimits
-from orchestrator.engine.spec import BindMount, ContainerSpec
-from orchestrator.errors import EngineError, EngineUnavailableError, UnsupportedError
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.spec import BindMount, ContainerSpec
+from orchestrator.engine.places.host_place import HostPlace
+from orchestrator.engine.places.place import Part, Place, PlaceSpec, Start, Step, StepLimits
 from tests.support.containers import USER, finish
 from tests.support.cut_socket import CutSocket
 from tests.support.dying_client import order_and_die

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import orchestrator.engine
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.cli.app import run as command_line
+from orchestrator.base.errors import ConfigError, EngineUnavailableError
 from orchestrator.engine import ContainerSpec, Engine, engine_of_run, load_engine
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
-from orchestrator.engine.run_engine import RunEngine
-from orchestrator.errors import ConfigError, EngineUnavailableError
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.interface.run_engine import RunEngine
+from orchestrator.faces.cli.app import run as command_line
+from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
@@ -159,7 +159,9 @@ def test_cleanup_names_the_way_out_if_an_engine_is_gone_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(repo)
-    monkeypatch.setattr("orchestrator.cli.commands.cleanup.load_engine", lambda _: engines[""])
+    monkeypatch.setattr(
+        "orchestrator.faces.cli.commands.cleanup.load_engine", lambda _: engines[""]
+    )
     engine = made(tmp_path, "A")
     ParallelRunner(configured("true", workers=2), repo, engine=engine).execute()
     (run,) = all_runs(repo / ".git/orchestrator")

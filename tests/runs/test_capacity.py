@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup.inventory import Wanted
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.config.container import Isolation
-from orchestrator.errors import ConfigError
-from orchestrator.events import Event, Notice
-from orchestrator.git.repository import Repository
-from orchestrator.runs import capacity
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.events import Event, Notice
+from orchestrator.config.settings.container import Isolation
+from orchestrator.repository.repository import Repository
+from orchestrator.runs.cleanup.inventory import Wanted
+from orchestrator.runs.cleanup.remove import cleanup
+from orchestrator.runs.planning import capacity
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from tests.support.errors import raises

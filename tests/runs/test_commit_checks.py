@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.project import Project
-from orchestrator.config.run import Triggers
-from orchestrator.runs.commit_checks import ContainerTest
+from orchestrator.config.settings.project import Project
+from orchestrator.config.settings.run import Triggers
+from orchestrator.runs.purposes.commit_checks import ContainerTest
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured

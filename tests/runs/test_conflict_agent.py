@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch
-from orchestrator.landing.merged import Merged
-from orchestrator.landing.resolution import Resolver
-from orchestrator.runs.conflict_agent import ConflictAgent
+from orchestrator.repository.repository import Repository
+from orchestrator.review.landing.branches import Branch
+from orchestrator.review.landing.merged import Merged
+from orchestrator.review.landing.resolution import Resolver
+from orchestrator.runs.purposes.conflict_agent import ConflictAgent
 from orchestrator.state.run_directory import all_runs
 from tests.support.landing import branch, merge
 from tests.support.local_engine import LocalEngine
@@ -116,8 +116,8 @@ def test_reason_for_dropping_a_side_is_read_from_the_findings(
     assert git(world.repo, "show", "main:numbers") == with_line("5", "cinq").strip()
 
 
-AGENT = "orchestrator.runs.conflict_agent:"
-ANSWERS = "orchestrator.landing.conflict:StoredAnswers.put"
+AGENT = "orchestrator.runs.purposes.conflict_agent:"
+ANSWERS = "orchestrator.review.landing.conflict:StoredAnswers.put"
 POINTS = [
     (f"{AGENT}ConflictAgent._new", "before", 1, 1),
     (ANSWERS, "after", 1, 1),
@@ -125,7 +125,7 @@ POINTS = [
     (f"{AGENT}ConflictAgent._proposal", "before", 1, 1),
     (f"{AGENT}cleanup", "after", 1, 1),
     (ANSWERS, "after", 2, 1),
-    ("orchestrator.landing.merge:land", "before", 1, 1),
+    ("orchestrator.review.landing.merge:land", "before", 1, 1),
 ]
 """Function, moment and call at which the process dies, and how often the agent runs in all."""
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import UnsupportedError
-from orchestrator.events import Notice
-from orchestrator.results import Status
-from orchestrator.runs import enforcement
+from orchestrator.base.errors import UnsupportedError
+from orchestrator.base.events import Notice
+from orchestrator.base.results import Status
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.runs.planning import enforcement
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.answering_engine import AnsweringEngine, answer
 from tests.support.errors import raises

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Isolation
-from orchestrator.engine.protocol import LogChunk
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineUnavailableError
-from orchestrator.git.repository import Repository
-from orchestrator.record.history import choose_run
-from orchestrator.record.states import RunState
-from orchestrator.results import Reason, Status
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.base.errors import EngineUnavailableError
+from orchestrator.base.results import Reason, Status
+from orchestrator.config.settings.container import Isolation
+from orchestrator.engine.interface.protocol import LogChunk
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.repository.repository import Repository
+from orchestrator.runs.resuming.resume import ResumedRun
+from orchestrator.state.record.history import choose_run
+from orchestrator.state.record.states import RunState
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.live import PATIENCE, eventually
 from tests.support.local_engine import LocalContainer, LocalEngine

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.app import run
-from orchestrator.cli.commands import resume as command
-from orchestrator.git.repository import Repository
-from orchestrator.landing import forges as programs
-from orchestrator.landing import reviews
-from orchestrator.runs import feedback
-from orchestrator.runs.continued_worker import ContinuedWorker
-from orchestrator.runs.feedback import ReviewedRequest, feedback_from_file
-from orchestrator.state.turns import LONGEST_MESSAGE, NextTurn, delivered
+from orchestrator.faces.cli.app import run
+from orchestrator.faces.cli.commands import resume as command
+from orchestrator.repository.repository import Repository
+from orchestrator.review.landing import forges as programs
+from orchestrator.review.landing import reviews
+from orchestrator.runs.resuming import feedback
+from orchestrator.runs.resuming.continued_worker import ContinuedWorker
+from orchestrator.runs.resuming.feedback import ReviewedRequest, feedback_from_file
+from orchestrator.state.worker.turns import LONGEST_MESSAGE, NextTurn, delivered
 from tests.support.attempts import state_of
 from tests.support.errors import raises, reports
 from tests.support.forges import Forges, add_remote, install_forges

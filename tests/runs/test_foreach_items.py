@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ConfigError
-from orchestrator.events import Emit, Event, WorkerStarted
-from orchestrator.runs.foreach_items import Expansion
-from orchestrator.workflow.parsing.foreach import Source, batches
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.events import Emit, Event, WorkerStarted
+from orchestrator.config.workflow.parsing.foreach import Source, batches
+from orchestrator.runs.purposes.foreach_items import Expansion
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

@@ -12,26 +12,26 @@ from typing import Any
 import pytest
 
 from orchestrator.agents.base import AgentOutcome
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.container import Isolation
-from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.protocol import ContainerState, Leftover
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import (
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.errors import (
     EngineError,
     EngineUnavailableError,
     GitCommandError,
     RepositoryError,
     UnsupportedError,
 )
-from orchestrator.events import Event, WorkerStarted
-from orchestrator.execution.output import WorkerLog
-from orchestrator.git import quarantine as harvest
-from orchestrator.git.command import Git
-from orchestrator.results import Reason, Status, WorkerResult, exit_code
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.base.events import Event, WorkerStarted
+from orchestrator.base.results import Reason, Status, WorkerResult, exit_code
+from orchestrator.config.settings.container import Isolation
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.protocol import ContainerState, Leftover
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.repository.git.command import Git
+from orchestrator.repository.incoming import quarantine as harvest
+from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.sandbox.output import WorkerLog
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.secret_files import Secrets
 from orchestrator.worker import lifecycle as worker

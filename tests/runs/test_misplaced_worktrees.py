@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.errors import ConfigError
-from orchestrator.results import Status
-from orchestrator.runs.continued_worker import ContinuedWorker
-from orchestrator.runs.continuing import Message
-from orchestrator.state.turns import NextTurn
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.results import Status
+from orchestrator.runs.cleanup.remove import cleanup
+from orchestrator.runs.resuming.continued_worker import ContinuedWorker
+from orchestrator.runs.resuming.continuing import Message
+from orchestrator.state.worker.turns import NextTurn
 from tests.support.attempts import state_of
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.cleanup.inventory import Wanted, owners
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.cleanup.restore import restore
-from orchestrator.config.loading import load_config
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
-from orchestrator.git.repository import Repository
-from orchestrator.record.listing import list_runs
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.base.errors import ConfigError
+from orchestrator.config.loading.loading import load_config
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.config.workflow.model import Task, Workflow
+from orchestrator.repository.repository import Repository
+from orchestrator.runs.cleanup.inventory import Wanted, owners
+from orchestrator.runs.cleanup.remove import cleanup
+from orchestrator.runs.cleanup.restore import restore
+from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.record.listing import list_runs
 from orchestrator.state.run_directory import all_runs
-from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workspace.untracked import held_back
+from orchestrator.worker.workspace.untracked import held_back
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git

@@ -18,17 +18,17 @@ from pathlib import Path
 import pytest
 from tenacity import wait_none
 
-from orchestrator import outgoing
-from orchestrator.config.loading import load_config
-from orchestrator.config.run import Triggers
-from orchestrator.errors import ConfigError
-from orchestrator.events import Notice, RunDone, WorkerDone
-from orchestrator.outgoing import RequestFailedError
-from orchestrator.results import Reason, RunResult, Status, WorkerResult
-from orchestrator.runs import notifications as notify
-from orchestrator.runs import webhooks
-from orchestrator.runs.notifications import Notifier, notification, send
-from orchestrator.runs.webhooks import KEY_VARIABLE
+from orchestrator.base import outgoing
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.events import Notice, RunDone, WorkerDone
+from orchestrator.base.outgoing import RequestFailedError
+from orchestrator.base.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.config.loading.loading import load_config
+from orchestrator.config.settings.run import Triggers
+from orchestrator.runs.notify import notifications as notify
+from orchestrator.runs.notify import webhooks
+from orchestrator.runs.notify.notifications import Notifier, notification, send
+from orchestrator.runs.notify.webhooks import KEY_VARIABLE
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from tests.support.local_engine import LocalEngine

@@ -6,29 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentSettings, unsupported_settings
+from orchestrator.agents.programs.architect import ArchitectAgent
+from orchestrator.agents.programs.shell import ShellAgent
 from orchestrator.agents.settings_check import choose_agent, missing_keys
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.project import Project, Service
-from orchestrator.config.run import ParallelConfig
-from orchestrator.config.sizing import room
-from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     AuthenticationError,
     ConfigError,
     EngineUnavailableError,
     OrchestratorError,
     UnsupportedError,
 )
-from orchestrator.events import Notice
-from orchestrator.runs.machine_check import crowding, machine_problems
-from orchestrator.runs.preflight import RunRequest, check_run
-from orchestrator.runs.problems import Problems
+from orchestrator.base.events import Notice
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.project import Project, Service
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.config.sizing import room
+from orchestrator.config.workflow.model import Task, WorkerSettings, Workflow
+from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.runs.planning.machine_check import crowding, machine_problems
+from orchestrator.runs.planning.preflight import RunRequest, check_run
+from orchestrator.runs.planning.problems import Problems
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.workflow.model import Task, WorkerSettings, Workflow
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint

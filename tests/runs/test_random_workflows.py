@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.config.workflow.model import Workflow
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.workflow.model import Workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.random_workflows import check_carried_out, random_workflow
 from tests.support.repository import fingerprint, git

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator import History, ParallelRunner, list_runs, report
-from orchestrator.errors import ConfigError, RunDiedError
-from orchestrator.events import Event, RunDone, WorkerStarted
-from orchestrator.results import Reason, RunResult
+from orchestrator.base.errors import ConfigError, RunDiedError
+from orchestrator.base.events import Event, RunDone, WorkerStarted
+from orchestrator.base.results import Reason, RunResult
 from tests.support.errors import raises
 from tests.support.live import LiveRun, killed_run
 from tests.support.runs import configured, shell_run

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Isolation, Network
-from orchestrator.engine.labels import ROLE
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     ConfigError,
     EngineError,
     ImageNotFoundError,
@@ -16,8 +14,10 @@ from orchestrator.errors import (
     RepositoryError,
     UnsupportedError,
 )
-from orchestrator.events import Event, Notice
-from orchestrator.results import Status
+from orchestrator.base.events import Event, Notice
+from orchestrator.base.results import Status
+from orchestrator.config.settings.container import Isolation, Network
+from orchestrator.engine.interface.labels import ROLE
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine

@@ -7,17 +7,24 @@ from typing import NoReturn
 import pytest
 
 from orchestrator.agents.base import AgentSettings, ProgressReader
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.container import Isolation
-from orchestrator.engine.labels import ROLE, WORKER
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError, PortTakenError
-from orchestrator.events import Event, RunDone, RunStarted, WorkerDone, WorkerOutput, WorkerStarted
-from orchestrator.results import Reason, RunResult, Status, exit_code
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.errors import EngineError, PortTakenError
+from orchestrator.base.events import (
+    Event,
+    RunDone,
+    RunStarted,
+    WorkerDone,
+    WorkerOutput,
+    WorkerStarted,
+)
+from orchestrator.base.results import Reason, RunResult, Status, exit_code
+from orchestrator.config.settings.container import Isolation
+from orchestrator.engine.interface.labels import ROLE, WORKER
+from orchestrator.engine.interface.spec import ContainerSpec
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import read_record
-from orchestrator.worker import agent_container
+from orchestrator.worker.steps import agent_container
 from tests.support.live import LATE, newest
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import fingerprint, git

@@ -14,14 +14,14 @@ from orchestrator.agents.base import (
     AgentSettings,
     unsupported_settings,
 )
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.container import Isolation
-from orchestrator.engine.protocol import ExitStatus
-from orchestrator.events import Event
-from orchestrator.results import Reason
-from orchestrator.runs.preflight import RunRequest, check_run
-from orchestrator.runs.reservation import reserve
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.events import Event
+from orchestrator.base.results import Reason
+from orchestrator.config.settings.container import Isolation
+from orchestrator.engine.interface.protocol import ExitStatus
+from orchestrator.runs.planning.preflight import RunRequest, check_run
+from orchestrator.runs.planning.reservation import reserve
+from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine

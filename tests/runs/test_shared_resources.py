@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.project import Check
+from orchestrator.base.results import Reason
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.project import Check
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.execution.run_network import RunNetwork
-from orchestrator.results import Reason
-from orchestrator.runs import shared_resources
+from orchestrator.engine.interface.labels import MANAGED, ROLE, RUN, WORKER
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.runs.live import shared_resources
+from orchestrator.sandbox.network.run_network import RunNetwork
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.run import ParallelConfig
-from orchestrator.runs.trial import Trial, Tried
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.runs.purposes.trial import Trial, Tried
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches

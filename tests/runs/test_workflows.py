@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.project import Project, Service
-from orchestrator.config.run import Triggers
-from orchestrator.errors import ConfigError
-from orchestrator.events import Event, Notice, WorkerDone, WorkerWaiting
-from orchestrator.git import changes as listing
-from orchestrator.results import Reason, Status, WorkerResult, exit_code
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.events import Event, Notice, WorkerDone, WorkerWaiting
+from orchestrator.base.results import Reason, Status, WorkerResult, exit_code
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.project import Project, Service
+from orchestrator.config.settings.run import Triggers
+from orchestrator.config.workflow.model import Workflow
+from orchestrator.config.workflow.planning import run_config
+from orchestrator.repository.commits import changes as listing
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import read_record
-from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.planning import run_config
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import branches, configured, shell_run, show
 from tests.support.workflow_runs import by_name, result_of, run_workflow, task

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.results import Status
+from orchestrator.base.results import Status
+from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.worker import prepare
 from tests.support.errors import raises
 from tests.support.live import PATIENCE

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.cli.app import run
-from orchestrator.cli.commands import resume as retry_command
-from orchestrator.results import Reason, Status
+from orchestrator.base.results import Reason, Status
+from orchestrator.faces.cli.app import run
+from orchestrator.faces.cli.commands import resume as retry_command
+from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record

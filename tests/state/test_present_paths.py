@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.app import run
-from orchestrator.git.repository import Repository
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.faces.cli.app import run
+from orchestrator.repository.repository import Repository
+from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run

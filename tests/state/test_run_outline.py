@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.repository import Repository
-from orchestrator.record.history import choose_run
-from orchestrator.record.listing import list_runs
+from orchestrator.repository.repository import Repository
+from orchestrator.state.record.history import choose_run
+from orchestrator.state.record.listing import list_runs
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.run_record import read_record, require_record

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.run import ParallelConfig
-from orchestrator.events import Notice, WorkerOutput, WorkerPreparing
-from orchestrator.files.atomic import write_atomically
-from orchestrator.results import Status, WorkerResult, sum_up
+from orchestrator.base.events import Notice, WorkerOutput, WorkerPreparing
+from orchestrator.base.files.atomic import write_atomically
+from orchestrator.base.results import Status, WorkerResult, sum_up
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.config.workflow.model import Workflow
+from orchestrator.config.workflow.planning import config_of, demand_of, plan_workers
 from orchestrator.state import run_directory as record_module
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord, new_run_id, read_record
-from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.planning import config_of, demand_of, plan_workers
 from tests.support.live import eventually
 
 
@@ -122,7 +122,7 @@ def test_git_process_that_outlives_its_run_holds_the_lease(
     os.mkfifo(fifo)
     code = (
         "import sys; from pathlib import Path\n"
-        "from orchestrator.git.command import Git\n"
+        "from orchestrator.repository.git.command import Git\n"
         "from orchestrator.state.run_directory import RunDirectory\n"
         "from orchestrator.state.run_record import RunRecord\n"
         "record = RunRecord.model_validate_json(sys.argv[2])\n"
@@ -202,7 +202,7 @@ def test_file_has_either_the_old_or_the_new_content(tmp_path: Path) -> None:
     path = tmp_path / "file"
     code = (
         "import sys; from pathlib import Path\n"
-        "from orchestrator.files.atomic import write_atomically\n"
+        "from orchestrator.base.files.atomic import write_atomically\n"
         "print('up', flush=True)\n"
         "for n in range(10**9): write_atomically(Path(sys.argv[1]), str(n % 10) * 1_000_000)"
     )

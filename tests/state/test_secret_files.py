@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import machine
-from orchestrator.config.container import Isolation
-from orchestrator.config.loading import load_config
-from orchestrator.errors import ConfigError
+from orchestrator.base import machine
+from orchestrator.base.errors import ConfigError
+from orchestrator.config.loading.loading import load_config
+from orchestrator.config.settings.container import Isolation
 from orchestrator.state import secret_files
 from orchestrator.state.secret_files import forget, memory_root, read_secrets, readable_directory
 from tests.support.errors import raises

@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentCommand, AgentOutcome, AgentOutput, AgentSettings
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ExitStatus
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.engine.interface.protocol import ExitStatus
 
 RECORDED = Path(__file__).parents[1] / "data" / "agents"
 """Recorded output of the real programs, in a directory for each adapter."""

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.labels import ROLE, RUN
-from orchestrator.engine.spec import ContainerSpec
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.labels import ROLE, RUN
+from orchestrator.engine.interface.spec import ContainerSpec
 from tests.support.local_engine import LocalContainer, LocalEngine
 
 _ENFORCED = (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import typer
 
-from orchestrator.cli.app import COMMANDS, _Group, _load
+from orchestrator.faces.cli.app import COMMANDS, _Group, _load
 
 
 def commands() -> Iterator[str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.protocol import Container, ContainerEngine, ExitStatus
-from orchestrator.engine.spec import BindMount, ContainerSpec
+from orchestrator.engine.interface.protocol import Container, ContainerEngine, ExitStatus
+from orchestrator.engine.interface.spec import BindMount, ContainerSpec
 
 USER = 20_001
 Run = Callable[..., tuple[ExitStatus, bytes, bytes]]

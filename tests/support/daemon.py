@@ -6,7 +6,7 @@ from pathlib import Path
 import docker
 import docker.errors
 
-from orchestrator.engine.labels import REPOSITORY, ROLE
+from orchestrator.engine.interface.labels import REPOSITORY, ROLE
 
 
 def ours(client: docker.APIClient, repo: Path) -> list[str]:

@@ -2,7 +2,7 @@
 
 import random
 
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.config.workflow.model import Task, Workflow
 
 RELEASE = {
     "user-management": [],

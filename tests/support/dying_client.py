@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.place import Place, PlaceSpec, Start
+from orchestrator.engine.places.place import Place, PlaceSpec, Start
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.judging.check_run import CheckRun, Watched
-from orchestrator.judging.judgement import Judgement
-from orchestrator.landing.branches import Branch
-from orchestrator.results import Status
+from orchestrator.base.results import Status
+from orchestrator.review.judging.check_run import CheckRun, Watched
+from orchestrator.review.judging.judgement import Judgement
+from orchestrator.review.landing.branches import Branch
 from tests.support.judging import FAST, LocalChecks, judge
 from tests.support.merges import World
 

@@ -7,12 +7,12 @@ where WHEN is `before` or `after`, and ACTION is `merge` or `undo`.
 import sys
 from pathlib import Path
 
-from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.landing.land import undo
-from orchestrator.landing.merge import Wish, merge_branches
-from orchestrator.landing.merge_request import MergeRequest
-from orchestrator.results import Status
+from orchestrator.base.results import Status
+from orchestrator.repository.repository import Repository
+from orchestrator.review.landing.branches import Branch, RunBranches
+from orchestrator.review.landing.land import undo
+from orchestrator.review.landing.merge import Wish, merge_branches
+from orchestrator.review.landing.merge_request import MergeRequest
 from tests.support.dying_run import die_at
 from tests.support.merges import WHEN
 

@@ -7,13 +7,13 @@ COMMIT...`, where WHEN is `before` or `after`.
 import sys
 from pathlib import Path
 
-from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.landing.merge import Wish, merge_branches
-from orchestrator.landing.merge_request import MergeRequest
-from orchestrator.landing.resolution import Resolver
-from orchestrator.results import Status
-from orchestrator.runs.conflict_agent import ConflictAgent
+from orchestrator.base.results import Status
+from orchestrator.repository.repository import Repository
+from orchestrator.review.landing.branches import Branch, RunBranches
+from orchestrator.review.landing.merge import Wish, merge_branches
+from orchestrator.review.landing.merge_request import MergeRequest
+from orchestrator.review.landing.resolution import Resolver
+from orchestrator.runs.purposes.conflict_agent import ConflictAgent
 from tests.support.dying_run import die_at
 from tests.support.local_engine import LocalEngine
 from tests.support.merges import WHEN

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from orchestrator.cli.output.messages import tell_failure
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.faces.cli.output.messages import tell_failure
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def reports(key: str, *values: object) -> Iterator[None]:
         tell_failure(error)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.cli.app.tell_failure", tell)
+        patch.setattr("orchestrator.faces.cli.app.tell_failure", tell)
         yield
     (error,) = printed
     _check(error, key, values)

@@ -268,11 +268,11 @@ def _opened(number: int, like: io.TextIOWrapper) -> io.TextIOWrapper:
 
 
 def _import_all() -> None:
-    import orchestrator.cli.commands
+    import orchestrator.faces.cli.commands
 
-    for module in pkgutil.iter_modules(orchestrator.cli.commands.__path__):
-        importlib.import_module(f"orchestrator.cli.commands.{module.name}")
-    importlib.import_module("orchestrator.cli.app")
+    for module in pkgutil.iter_modules(orchestrator.faces.cli.commands.__path__):
+        importlib.import_module(f"orchestrator.faces.cli.commands.{module.name}")
+    importlib.import_module("orchestrator.faces.cli.app")
     importlib.import_module("orchestrator.engine.docker")
 
 

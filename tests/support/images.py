@@ -9,8 +9,8 @@ from pathlib import Path
 
 import docker
 
-from orchestrator.engine.image_protocol import ImageBuild, ImageEngine
 from orchestrator.engine.images.builder import ImageBuilder, proxy_args
+from orchestrator.engine.interface.image_protocol import ImageBuild, ImageEngine
 
 
 @contextmanager

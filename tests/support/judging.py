@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import CheckRun, Tester, Watched
-from orchestrator.judging.coverage_file import read_coverage
-from orchestrator.judging.failing_tests import find_failed_tests, read_cases
-from orchestrator.judging.judge import judge_run
-from orchestrator.judging.judge_request import JudgingRules
-from orchestrator.judging.judgement import Candidate, Judgement
-from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.repository.repository import Repository
+from orchestrator.review.judging.check_run import CheckRun, Tester, Watched
+from orchestrator.review.judging.coverage_file import read_coverage
+from orchestrator.review.judging.failing_tests import find_failed_tests, read_cases
+from orchestrator.review.judging.judge import judge_run
+from orchestrator.review.judging.judge_request import JudgingRules
+from orchestrator.review.judging.judgement import Candidate, Judgement
+from orchestrator.review.landing.branches import Branch, RunBranches
 from tests.support.landing import branch
 from tests.support.merges import WHEN, Content, World
 from tests.support.repository import git

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.landing.conflict_matrix import Conflicts, find_conflicts
-from orchestrator.landing.merge import Wish, merge_branches
-from orchestrator.landing.merge_request import MergeRequest
-from orchestrator.landing.merged import Merged
-from orchestrator.results import Status
+from orchestrator.base.results import Status
+from orchestrator.repository.repository import Repository
+from orchestrator.review.landing.branches import Branch, RunBranches
+from orchestrator.review.landing.conflict_matrix import Conflicts, find_conflicts
+from orchestrator.review.landing.merge import Wish, merge_branches
+from orchestrator.review.landing.merge_request import MergeRequest
+from orchestrator.review.landing.merged import Merged
 from tests.support.merges import WHEN, Content, World
 from tests.support.repository import git
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.record.history import RunHistory, choose_run
-from orchestrator.record.states import WorkerState
-from orchestrator.results import RunResult
+from orchestrator.base.results import RunResult
+from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.state.record.history import RunHistory, choose_run
+from orchestrator.state.record.states import WorkerState
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from tests.support.runs import shell_run

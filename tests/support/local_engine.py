@@ -44,9 +44,9 @@ from orchestrator.engine import (
     UnsupportedError,
     Usage,
 )
-from orchestrator.engine.features import WATCHED
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.workspace.layout import HARVEST, OBJECTS, STORE, WORKSPACE
+from orchestrator.engine.interface.features import WATCHED
+from orchestrator.worker.workspace.layout import HARVEST, OBJECTS, STORE, WORKSPACE
 from tests.support.local_process import LocalProcess
 
 _CHUNK = 64 * 1024
@@ -56,7 +56,7 @@ _SHARED = "/tmp"
 
 
 class LocalEngine:
-    """See `orchestrator.engine.protocol.ContainerEngine`."""
+    """See `orchestrator.engine.interface.protocol.ContainerEngine`."""
 
     name = "local"
 
@@ -221,7 +221,7 @@ class LocalEngine:
 
 
 class LocalContainer:
-    """See `orchestrator.engine.protocol.Container`."""
+    """See `orchestrator.engine.interface.protocol.Container`."""
 
     def __init__(self, engine: LocalEngine, spec: ContainerSpec, scratch: Path) -> None:
         self.id = f"local-{secrets.token_hex(6)}"

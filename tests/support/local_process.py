@@ -15,7 +15,7 @@ _CHUNK = 64 * 1024
 
 
 class LocalProcess:
-    """See `orchestrator.engine.protocol.InnerProcess`."""
+    """See `orchestrator.engine.interface.protocol.InnerProcess`."""
 
     def __init__(
         self,

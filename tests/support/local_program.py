@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import orchestrator.engine
-from orchestrator.cli.app import main
+from orchestrator.faces.cli.app import main
 from tests.support.local_engine import LocalEngine
 
 FOLDER = "LOCAL_ENGINE"

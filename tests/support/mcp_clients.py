@@ -14,10 +14,10 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 from mcp.client.stdio import stdio_client
 
-from orchestrator.git.repository import Repository
-from orchestrator.mcp.server import Allowed, server_of
-from orchestrator.mcp.starting import Limits
-from orchestrator.mcp.tools import offer_tools
+from orchestrator.faces.mcp.server import Allowed, server_of
+from orchestrator.faces.mcp.starting import Limits
+from orchestrator.faces.mcp.tools import offer_tools
+from orchestrator.repository.repository import Repository
 
 ERAS = ("legacy", "2026-07-28")
 """Modes of the SDK's client: the handshake of the first protocols, and requests without one."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.repository import Repository
-from orchestrator.git.task_merge import MergeConflict, Tip, integrate
+from orchestrator.repository.commits.task_merge import MergeConflict, Tip, integrate
+from orchestrator.repository.repository import Repository
 from tests.support.repository import git
 
 Content = str | bytes | tuple[str, str] | None

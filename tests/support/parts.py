@@ -1,7 +1,7 @@
 """Ask what a step sees of a worker's files."""
 
-from orchestrator.workspace.layout import AGENT_STEP, HARVEST_STEP, Mount
-from orchestrator.workspace.mounts import Workspace
+from orchestrator.worker.workspace.layout import AGENT_STEP, HARVEST_STEP, Mount
+from orchestrator.worker.workspace.mounts import Workspace
 
 
 def seen(workspace: Workspace, step: str) -> list[Mount]:

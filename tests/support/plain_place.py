@@ -12,11 +12,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from orchestrator.files.bundle import bundle
+from orchestrator.base.files.bundle import bundle
 
-SHIM = files("orchestrator.engine.in_place").joinpath("shim.sh").read_text()
+SHIM = files("orchestrator.engine.places.in_place").joinpath("shim.sh").read_text()
 USER = 20_001
-_PORTER = bundle("orchestrator.engine.in_place.porter")
+_PORTER = bundle("orchestrator.engine.places.in_place.porter")
 _NO_LIMITS: Mapping[str, Any] = {
     "after": None, "timeout": None, "grace": 5.0, "disk": None, "inodes": None, "limited": [],
     "output": None, "serves": False,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.packed_work import Harvested, HarvestRefusedError
-from orchestrator.git.quarantine import HandedOver, Origin, import_harvest
-from orchestrator.git.repository import Repository
-from orchestrator.workspace.private_git import base_objects
+from orchestrator.repository.incoming.packed_work import Harvested, HarvestRefusedError
+from orchestrator.repository.incoming.quarantine import HandedOver, Origin, import_harvest
+from orchestrator.repository.repository import Repository
+from orchestrator.worker.workspace.private_git import base_objects
 from tests.support.repository import git
 
 BRANCH = "architect/parallel-1"

@@ -4,8 +4,8 @@ import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.config.workflow.model import Task, Workflow
 
 _LOCKS = ("db", "net", "gpu")
 _WEIGHTS = {"high": 10, "medium": 5, "low": 1}

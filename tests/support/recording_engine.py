@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.base.errors import EngineUnavailableError
+from orchestrator.engine.interface.spec import ContainerSpec
 from tests.support.local_engine import LocalContainer, LocalEngine
 
 

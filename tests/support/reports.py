@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orchestrator.judging.judgement import Candidate, CheckVerdict, Flag, Judgement
-from orchestrator.landing.merged import LeftWorker, Merged
-from orchestrator.record.states import STATE_IN, Phase, PhaseKind, RunState
-from orchestrator.record.worker_view import WorkerView
-from orchestrator.reports.model import RunReport
-from orchestrator.results import CheckResult, Reason, Status, WorkerResult, sum_up
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.base.results import CheckResult, Reason, Status, WorkerResult, sum_up
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.review.judging.judgement import Candidate, CheckVerdict, Flag, Judgement
+from orchestrator.review.landing.merged import LeftWorker, Merged
+from orchestrator.runs.reports.model import RunReport
+from orchestrator.state.record.states import STATE_IN, Phase, PhaseKind, RunState
+from orchestrator.state.record.worker_view import WorkerView
 
 START = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 BASE = "0123456789abcdef0123456789abcdef01234567"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from orchestrator.landing.conflict import Conflict, Proposal
+from orchestrator.review.landing.conflict import Conflict, Proposal
 from tests.support.merges import NUMBERS, Content, World
 
 Answer = dict[str, Content] | Proposal

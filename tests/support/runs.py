@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.project import Project
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.events import Event
-from orchestrator.results import RunResult, WorkerResult
+from orchestrator.base.events import Event
+from orchestrator.base.results import RunResult, WorkerResult
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.project import Project
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.engine.interface.protocol import ContainerEngine
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.repository import git
 

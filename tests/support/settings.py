@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.loading import load_config
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
+from orchestrator.base.errors import ConfigError
+from orchestrator.config.loading.loading import load_config
+from orchestrator.config.settings.run import ParallelConfig
 
 DOCUMENTED = """\
 parallel_runs:

@@ -3,7 +3,7 @@
 import json
 import shlex
 
-from orchestrator.agents.shell import REPORT
+from orchestrator.agents.programs.shell import REPORT
 
 
 def reporting(**said: object) -> str:

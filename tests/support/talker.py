@@ -9,9 +9,9 @@ from orchestrator.agents.base import (
     AgentSettings,
     SessionFiles,
 )
+from orchestrator.agents.programs.shell import ShellAgent
 from orchestrator.agents.sessions import first_text
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.base.worker_spec import WorkerSpec
 
 SPEAK = """echo '{"session": "s1"}'; echo "$1" >> "$SESSION/s1.jsonl"; """
 """Report the session `s1`, and add the prompt to its file."""

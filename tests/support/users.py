@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import orchestrator
-from orchestrator.cli.app import run as run_command
 from orchestrator.engine import ContainerEngine, ImageInfo
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.faces.cli.app import run as run_command
 from tests.support.live import PATIENCE, eventually
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
@@ -38,7 +38,7 @@ GROUP = 20_300
 """The group of the users who share a repository."""
 UIDS = {"ann": 20_301, "ben": 20_302, "root": 0}
 _PYTHON = "/usr/bin/python3"
-_WITHOUT = ("orchestrator.broker.server", "orchestrator.worker.in_container", "__main__")
+_WITHOUT = ("orchestrator.network.broker.server", "orchestrator.worker.in_container", "__main__")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Output of the views of a run, for given events."""
 
-from orchestrator.cli.output.views import PlainView
-from orchestrator.events import Event
+from orchestrator.base.events import Event
+from orchestrator.faces.cli.output.views import PlainView
 
 
 def plain(*events: Event) -> list[str]:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from orchestrator.config.container import Limits
-from orchestrator.config.run import Triggers
-from orchestrator.events import Event, Intervention
-from orchestrator.results import WorkerResult
+from orchestrator.base.events import Event, Intervention
+from orchestrator.base.results import WorkerResult
+from orchestrator.config.settings.container import Limits
+from orchestrator.config.settings.run import Triggers
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import GRACE, configured

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlencode
 
-from orchestrator.events import Event, RunStarted, WorkerDone, WorkerPreparing, WorkerStarted
-from orchestrator.git.repository import Repository
-from orchestrator.results import Status, WorkerResult, sum_up
+from orchestrator.base.events import Event, RunStarted, WorkerDone, WorkerPreparing, WorkerStarted
+from orchestrator.base.results import Status, WorkerResult, sum_up
+from orchestrator.base.worker_spec import WorkerSpec
+from orchestrator.faces.web.access_control import AccessControl, Sessions
+from orchestrator.faces.web.actions import Actions
+from orchestrator.faces.web.app import Web
+from orchestrator.faces.web.commands import Commands
+from orchestrator.faces.web.run_catalog import LiveUsage, RunCatalog
+from orchestrator.repository.repository import Repository
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.web.access_control import AccessControl, Sessions
-from orchestrator.web.actions import Actions
-from orchestrator.web.app import Web
-from orchestrator.web.commands import Commands
-from orchestrator.web.run_catalog import LiveUsage, RunCatalog
-from orchestrator.worker_spec import WorkerSpec
 from tests.support.cli import start
 from tests.support.reports import BASE, RUN_ID, at
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.events import Emit, ignore
-from orchestrator.results import RunResult, WorkerResult
+from orchestrator.base.events import Emit, ignore
+from orchestrator.base.results import RunResult, WorkerResult
+from orchestrator.config.workflow.model import Task, Workflow
+from orchestrator.engine.interface.protocol import ContainerEngine
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.workflow.model import Task, Workflow
 from tests.support.runs import configured
 
 

@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 import pytest
 
-from orchestrator.config.values import Limit
+from orchestrator.base.machine import boot_id
+from orchestrator.config.settings.values import Limit
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.features import WATCHED
-from orchestrator.engine.limits_probe import probe_limits
-from orchestrator.machine import boot_id
+from orchestrator.engine.interface.features import WATCHED
+from orchestrator.engine.probes.limits_probe import probe_limits
 from tests.support.cli import Completed, orchestrator
 from tests.support.repository import git
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SUITES = ("bookworm", "trixie", "sid")
 """Debian releases; their engines were 20.10.24, 26.1.5 and 28.5.2 in November 2026."""
 TESTS = (
-    "tests/engine", "tests/gateway", "tests/system/test_gateway.py",
+    "tests/engine", "tests/network/gateway", "tests/system/test_gateway.py",
     "tests/system/loopback_resolver.py",
 )  # fmt: skip
 MORE = {"trixie": (("runsc",), ("tests/system/gvisor.py",))}

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from orchestrator.reports import html, junit, sarif  # noqa: E402
+from orchestrator.runs.reports import html, junit, sarif  # noqa: E402
 from tests.support.reports import decided, every_status, judged  # noqa: E402
 
 NPM = (

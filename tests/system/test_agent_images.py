@@ -6,7 +6,7 @@ import docker
 import pytest
 
 from orchestrator.engine.images.recipes import INSTALLERS
-from orchestrator.engine.labels import MANAGED
+from orchestrator.engine.interface.labels import MANAGED
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 

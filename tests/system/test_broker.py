@@ -13,8 +13,8 @@ import docker
 import pytest
 
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import REPOSITORY, ROLE
-from tests.broker.upstream import Answer, api
+from orchestrator.engine.interface.labels import REPOSITORY, ROLE
+from tests.network.broker.upstream import Answer, api
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import orchestrator, printed, start
 from tests.support.daemon import ours

@@ -8,10 +8,10 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.git.repository import Repository
-from orchestrator.workspace.caches import generations
+from orchestrator.engine.interface.image_protocol import ImageBuild
+from orchestrator.repository.repository import Repository
+from orchestrator.worker.workspace.caches import generations
 from tests.support.cli import orchestrator
 from tests.support.repository import git, make_repository
 

@@ -12,9 +12,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from orchestrator.cli.command_table import read_commands
+from orchestrator.base.text.version import __version__
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.text.version import __version__
+from orchestrator.faces.cli.command_table import read_commands
 from tests.docs.markdown import ROOT
 
 DISTRIBUTION = "worktree_orchestrator"

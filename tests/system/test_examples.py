@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import REPOSITORY
+from orchestrator.engine.interface.labels import REPOSITORY
 from tests.support.cli import orchestrator
 from tests.support.images import built_image
 from tests.support.junit_readers import gitlab_cases

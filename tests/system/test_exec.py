@@ -9,7 +9,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.labels import REPOSITORY, ROLE
+from orchestrator.engine.interface.labels import REPOSITORY, ROLE
 from tests.support.cli import orchestrator, start
 from tests.support.live import PATIENCE, eventually
 from tests.support.repository import make_repository

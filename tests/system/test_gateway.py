@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import REPOSITORY, ROLE
+from orchestrator.engine.interface.labels import REPOSITORY, ROLE
 from tests.support.cli import orchestrator, printed, start
 from tests.support.daemon import ours, touch_in_workers
 from tests.support.live import eventually

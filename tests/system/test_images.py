@@ -10,16 +10,16 @@ from urllib.parse import unquote
 import docker
 import pytest
 
+from orchestrator.base.errors import ImageBuildError, ImageNotFoundError
 from orchestrator.engine import load_engine
-from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.engine.images.archive import load_images, save_images
 from orchestrator.engine.images.builder import ImageBuilder
 from orchestrator.engine.images.names import BASE_IMAGE, PROJECT_IMAGES
 from orchestrator.engine.images.recipes import RECIPE, build_files, ca_bundle
 from orchestrator.engine.images.sbom import software_bill
-from orchestrator.engine.labels import MANAGED
-from orchestrator.engine.protocol import Engine
-from orchestrator.errors import ImageBuildError, ImageNotFoundError
+from orchestrator.engine.interface.image_protocol import ImageBuild
+from orchestrator.engine.interface.labels import MANAGED
+from orchestrator.engine.interface.protocol import Engine
 
 pytestmark = pytest.mark.docker
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.config.document import read_document
+from orchestrator.config.loading.document import read_document
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, ROLE
 from tests.support.cli import orchestrator
 from tests.support.projects import COMPOSE, GO, MONOREPO, NODE, PYTHON, make_project
 from tests.support.repository import git

@@ -10,10 +10,10 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.cli.app import run
+from orchestrator.base.machine import own_command, process_mark
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import MANAGED, PROCESS, REPOSITORY, RUN, for_a_moment
-from orchestrator.machine import own_command, process_mark
+from orchestrator.engine.interface.labels import MANAGED, PROCESS, REPOSITORY, RUN, for_a_moment
+from orchestrator.faces.cli.app import run
 from orchestrator.state.run_record import is_run_id
 from tests.support.cli import orchestrator
 from tests.support.containers import Starter

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.states import WorkerState
+from orchestrator.state.record.states import WorkerState
 from tests.support.cli import orchestrator, start
 from tests.support.live import eventually, states
 from tests.support.repository import fingerprint, git, make_repository

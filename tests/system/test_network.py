@@ -14,7 +14,7 @@ import docker
 import pytest
 
 from orchestrator.engine.docker.machine_network import this_machine
-from orchestrator.engine.labels import REPOSITORY, ROLE
+from orchestrator.engine.interface.labels import REPOSITORY, ROLE
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import orchestrator, start
 from tests.support.daemon import inside, ours, touch_in_workers

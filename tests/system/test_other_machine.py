@@ -17,8 +17,8 @@ import pytest
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker import ssh as tunnels
 from orchestrator.engine.docker.machine_network import this_machine
-from orchestrator.engine.labels import REPOSITORY
-from orchestrator.record.states import WorkerState
+from orchestrator.engine.interface.labels import REPOSITORY
+from orchestrator.state.record.states import WorkerState
 from tests.support.cli import orchestrator, start
 from tests.support.live import eventually, states
 from tests.support.own_daemon import Daemon, by_tls, own_daemon

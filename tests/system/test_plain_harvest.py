@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.results import RunResult, Status
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import ROLE, WORKER
-from orchestrator.engine.protocol import Container
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.results import RunResult, Status
-from orchestrator.runs.continued_worker import ContinuedWorker
-from orchestrator.runs.continuing import Message
-from orchestrator.state.turns import NextTurn
-from orchestrator.worker import harvest
+from orchestrator.engine.interface.labels import ROLE, WORKER
+from orchestrator.engine.interface.protocol import Container
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.runs.resuming.continued_worker import ContinuedWorker
+from orchestrator.runs.resuming.continuing import Message
+from orchestrator.state.worker.turns import NextTurn
+from orchestrator.worker.harvest import harvest
 from tests.support.attempts import state_of
 from tests.support.repository import git, make_repository
 from tests.support.runs import shell_run

@@ -8,14 +8,14 @@ import docker
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.cli.app import app
+from orchestrator.base.errors import ImageBuildError
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.images.builder import PROJECT, ImageBuilder, ImageStatus, image_statuses
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.images.project import ProjectImage, read_project
-from orchestrator.engine.labels import MANAGED
-from orchestrator.engine.protocol import Engine
-from orchestrator.errors import ImageBuildError
+from orchestrator.engine.interface.labels import MANAGED
+from orchestrator.engine.interface.protocol import Engine
+from orchestrator.faces.cli.app import app
 from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.run import ParallelConfig, Provider, RateLimit
+from orchestrator.base.events import Event, ProviderPaused, WorkerPreparing, WorkerRetrying
+from orchestrator.base.results import Status
+from orchestrator.config.settings.container import Isolation, Limits
+from orchestrator.config.settings.run import ParallelConfig, Provider, RateLimit
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.events import Event, ProviderPaused, WorkerPreparing, WorkerRetrying
-from orchestrator.results import Status
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.bridge import bridge_gateway
 from tests.support.model_script import Rule, Scenario, Turn

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.app import run
-from orchestrator.cli.output.judgement_table import judgement_text
-from orchestrator.judging.judgement import Judgement
+from orchestrator.faces.cli.app import run
+from orchestrator.faces.cli.output.judgement_table import judgement_text
+from orchestrator.review.judging.judgement import Judgement
 from tests.docs.markdown import ROOT
 from tests.support import real_case
 from tests.support.real_case import AREAS, BEHAVIOUR, NAMES, SLOW, SUITE

@@ -12,8 +12,8 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import REPOSITORY
-from orchestrator.record.states import WorkerState
+from orchestrator.engine.interface.labels import REPOSITORY
+from orchestrator.state.record.states import WorkerState
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.cli import orchestrator, start
 from tests.support.daemon import touch_in_workers

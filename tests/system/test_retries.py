@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Limits
-from orchestrator.config.run import ParallelConfig, Triggers
+from orchestrator.base.events import Event, Intervention
+from orchestrator.base.results import Reason, Status
+from orchestrator.config.settings.container import Limits
+from orchestrator.config.settings.run import ParallelConfig, Triggers
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.events import Event, Intervention
-from orchestrator.execution.watchdog import AllowedPaths
-from orchestrator.results import Reason, Status
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.sandbox.watchdog import AllowedPaths
 from tests.support.repository import git
 from tests.support.runs import configured, show
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.labels import REPOSITORY
+from orchestrator.engine.interface.labels import REPOSITORY
 from tests.support.cli import orchestrator, start
 from tests.support.daemon import inside, touch_in_workers
 from tests.support.live import PATIENCE

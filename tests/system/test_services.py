@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.machine_network import this_machine
-from orchestrator.engine.labels import REPOSITORY, ROLE, WORKER
+from orchestrator.engine.interface.labels import REPOSITORY, ROLE, WORKER
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.cli import orchestrator, start
 from tests.support.daemon import inside, ours, touch_in_workers

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Limits
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.config.settings.container import Limits
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.runs.continued_worker import ContinuedWorker
-from orchestrator.runs.continuing import Message
+from orchestrator.runs.resuming.continued_worker import ContinuedWorker
+from orchestrator.runs.resuming.continuing import Message
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.turns import NextTurn
-from orchestrator.workspace.session_files import kept_session
+from orchestrator.state.worker.turns import NextTurn
+from orchestrator.worker.workspace.session_files import kept_session
 from tests.support.attempts import state_of
 from tests.support.runs import configured, show
 from tests.support.talker import SPEAK, Talker

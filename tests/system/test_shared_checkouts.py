@@ -7,11 +7,11 @@ from pathlib import Path
 import docker
 import pytest
 
+from orchestrator.base.events import Event, WorkerMeasured
 from orchestrator.engine import load_engine
-from orchestrator.events import Event, WorkerMeasured
-from orchestrator.record.states import WorkerState
-from orchestrator.record.usage_monitor import UsageMonitor
-from orchestrator.workspace.shared_checkout import is_intact
+from orchestrator.state.record.states import WorkerState
+from orchestrator.state.record.usage_monitor import UsageMonitor
+from orchestrator.worker.workspace.shared_checkout import is_intact
 from tests.support.cli import orchestrator, printed, run_one
 from tests.support.daemon import touch_in_workers
 from tests.support.live import eventually, newest, states

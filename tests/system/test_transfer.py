@@ -17,8 +17,8 @@ import docker.errors
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import REPOSITORY, STEP, WORKER
-from orchestrator.record.states import WorkerState
+from orchestrator.engine.interface.labels import REPOSITORY, STEP, WORKER
+from orchestrator.state.record.states import WorkerState
 from tests.support.cli import orchestrator, start
 from tests.support.live import LATE, eventually, states
 from tests.support.repository import git

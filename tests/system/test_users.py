@@ -12,8 +12,8 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import REPOSITORY
-from orchestrator.workspace.layout import OBJECTS
+from orchestrator.engine.interface.labels import REPOSITORY
+from orchestrator.worker.workspace.layout import OBJECTS
 from tests.support.command_names import commands
 from tests.support.daemon import ours
 from tests.support.live import eventually

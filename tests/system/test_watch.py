@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.states import WorkerState
+from orchestrator.state.record.states import WorkerState
 from tests.support.cli import orchestrator, start
 from tests.support.live import PATIENCE, eventually, states
 from tests.support.repository import make_repository

@@ -19,9 +19,9 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.config.container import Limits
+from orchestrator.config.settings.container import Limits
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import REPOSITORY
+from orchestrator.engine.interface.labels import REPOSITORY
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.cli import Completed, orchestrator, start
 from tests.support.images import built_image

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import PlaceLostError
-from orchestrator.events import Event, Notice, WorkerPreparing, WorkerRetrying, WorkerStarted
-from orchestrator.record.history import attempts
-from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.base.errors import PlaceLostError
+from orchestrator.base.events import Event, Notice, WorkerPreparing, WorkerRetrying, WorkerStarted
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.config.settings.run import ParallelConfig
+from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.record.history import attempts
 from orchestrator.worker import lifecycle
 from orchestrator.worker.attempts import RETRIED
 from tests.support.attempts import REFS, count, flaky, kept, state_of

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.history import attempts
-from orchestrator.results import Status
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.base.results import Status
+from orchestrator.runs.resuming.resume import ResumedRun
+from orchestrator.state.record.history import attempts
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.attempts import count, flaky, kept, state_of
 from tests.support.forks import Fork
@@ -18,21 +18,21 @@ from tests.support.repository import git
 from tests.support.runs import show
 
 _STEPS = [
-    ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 1),
+    ("orchestrator.state.worker.checkpoints:Checkpoints.note_given_up", 1),
     ("orchestrator.worker.attempts:_archive_attempt", 1),
     ("orchestrator.worker.attempts:_back_to", 1),
-    ("orchestrator.git.repository:Repository.move_branch", 2),
-    ("orchestrator.git.checkout:Worktree.update", 2),
-    ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 2),
+    ("orchestrator.repository.repository:Repository.move_branch", 2),
+    ("orchestrator.repository.checkouts.checkout:Worktree.update", 2),
+    ("orchestrator.state.worker.checkpoints:Checkpoints.note_given_up", 2),
     ("orchestrator.worker.prepare:make_store", 2),
-    ("orchestrator.state.checkpoints:Checkpoints.note_prepared", 2),
-    ("orchestrator.state.checkpoints:Checkpoints.note_ending", 2),
-    ("orchestrator.git.repository:Repository.move_branch", 4),
+    ("orchestrator.state.worker.checkpoints:Checkpoints.note_prepared", 2),
+    ("orchestrator.state.worker.checkpoints:Checkpoints.note_ending", 2),
+    ("orchestrator.repository.repository:Repository.move_branch", 4),
 ]
 _OF_BASE_ALONE = ("_back_to", "move_branch")
 _KEPT = [
     *(step for step in _STEPS if not step[0].endswith(_OF_BASE_ALONE)),
-    ("orchestrator.git.repository:Repository.move_branch", 2),
+    ("orchestrator.repository.repository:Repository.move_branch", 2),
 ]
 """Steps of a run in which each attempt continues the work of the previous one."""
 

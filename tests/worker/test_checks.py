@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.project import Check, Project
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import BindMount
-from orchestrator.errors import PlaceLostError
-from orchestrator.events import Event, WorkerStage
-from orchestrator.execution.output import findings_file
-from orchestrator.execution.verdict import Verdict, judge_checks
-from orchestrator.results import CheckResult, Reason, Status, exit_code
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.base.errors import PlaceLostError
+from orchestrator.base.events import Event, WorkerStage
+from orchestrator.base.results import CheckResult, Reason, Status, exit_code
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.project import Check, Project
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.spec import BindMount
+from orchestrator.runs.resuming.resume import ResumedRun
+from orchestrator.sandbox.output import findings_file
+from orchestrator.sandbox.verdict import Verdict, judge_checks
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.worker import checks as worker_checks
-from orchestrator.workspace.layout import WORKSPACE
+from orchestrator.worker.steps import checks as worker_checks
+from orchestrator.worker.workspace.layout import WORKSPACE
 from tests.support.local_engine import LocalEngine
 from tests.support.recording_engine import RecordingEngine
 from tests.support.repository import git

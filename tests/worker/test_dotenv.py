@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.project import Project, Service
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.project import Project, Service
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import OrchestratorError
-from orchestrator.results import Status, WorkerResult
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.results import Status, WorkerResult
+from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.attempts import state_of
 from tests.support.local_engine import LocalEngine

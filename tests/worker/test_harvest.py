@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.host_place import HostPlace
-from orchestrator.engine.place import GIT, TREE
-from orchestrator.engine.protocol import ExitStatus, LogChunk
-from orchestrator.errors import EngineError
-from orchestrator.files.disk_usage import DiskUse
-from orchestrator.git.packed_work import HarvestRefusedError
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.text.redact import Redactor
-from orchestrator.worker import pack as packing
+from orchestrator.base.errors import EngineError
+from orchestrator.base.files.disk_usage import DiskUse
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.base.text.redact import Redactor
+from orchestrator.engine.interface.protocol import ExitStatus, LogChunk
+from orchestrator.engine.places.host_place import HostPlace
+from orchestrator.engine.places.place import GIT, TREE
+from orchestrator.repository.incoming.packed_work import HarvestRefusedError
+from orchestrator.worker.steps import pack as packing
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run, show

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Limits
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.worker import harvest_request
-from orchestrator.worker import pack as packing
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.config.settings.container import Limits
+from orchestrator.worker.steps import harvest_request
+from orchestrator.worker.steps import pack as packing
 from tests.support.lfs import pointer, stored, with_content
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import GRACE, shell_run, show

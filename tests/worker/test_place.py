@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.run import ParallelConfig, Triggers
-from orchestrator.engine.features import EngineFeatures
-from orchestrator.engine.host_place import HostPlace
-from orchestrator.engine.place import Entry, Place, PlaceSpec
-from orchestrator.errors import EngineError, UnsupportedError
-from orchestrator.events import Event, Notice
-from orchestrator.git.repository import Repository
-from orchestrator.runs.cache_warming import Warming, warming_config
+from orchestrator.base.errors import EngineError, UnsupportedError
+from orchestrator.base.events import Event, Notice
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.run import ParallelConfig, Triggers
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.places.host_place import HostPlace
+from orchestrator.engine.places.place import Entry, Place, PlaceSpec
+from orchestrator.repository.repository import Repository
+from orchestrator.runs.purposes.cache_warming import Warming, warming_config
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.worker import agent_container
-from orchestrator.worker.place import check_transfer
+from orchestrator.worker.steps import agent_container
+from orchestrator.worker.steps.place import check_transfer
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.project import Project, Service
-from orchestrator.config.run import ParallelConfig
+from orchestrator.base.errors import EngineError, EngineUnavailableError
+from orchestrator.base.events import Event, Notice, WorkerStarted
+from orchestrator.base.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.project import Project, Service
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import ContainerSpec, TmpfsMount
-from orchestrator.errors import EngineError, EngineUnavailableError
-from orchestrator.events import Event, Notice, WorkerStarted
-from orchestrator.results import Reason, RunResult, Status, WorkerResult
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.spec import ContainerSpec, TmpfsMount
+from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
@@ -232,7 +232,7 @@ def test_deadline_outranks_a_service_that_ended(
 def test_log_of_a_service_is_bounded_and_redacted(
     repo: Path, local_engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.worker.services._LOG", 1000)
+    monkeypatch.setattr("orchestrator.worker.steps.services._LOG", 1000)
     monkeypatch.setenv("THE_TOKEN", "correct-horse-battery")
     said = "echo correct-horse-battery; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end"
     said += f"; touch {tmp_path}/said"

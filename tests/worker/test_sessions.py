@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from orchestrator.agents.base import Agent
-from orchestrator.cleanup.inventory import Wanted
-from orchestrator.cleanup.remove import cleanup
-from orchestrator.config.container import Isolation
-from orchestrator.results import Status, WorkerResult
-from orchestrator.runs.continued_worker import ContinuedWorker
-from orchestrator.runs.continuing import Message
-from orchestrator.runs.recorded import restore
+from orchestrator.base.results import Status, WorkerResult
+from orchestrator.config.settings.container import Isolation
+from orchestrator.runs.cleanup.inventory import Wanted
+from orchestrator.runs.cleanup.remove import cleanup
+from orchestrator.runs.resuming.continued_worker import ContinuedWorker
+from orchestrator.runs.resuming.continuing import Message
+from orchestrator.runs.resuming.recorded import restore
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.turns import NextTurn, is_queued
-from orchestrator.workspace.session_files import kept_session
+from orchestrator.state.worker.turns import NextTurn, is_queued
+from orchestrator.worker.workspace.session_files import kept_session
 from tests.support.attempts import state_of
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents.shell import ShellAgent
-from orchestrator.config.container import Isolation
-from orchestrator.config.project import Project
-from orchestrator.config.run import StageKey
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError
-from orchestrator.events import Event, WorkerStage, WorkerStageDone, WorkerStarted
-from orchestrator.results import Reason, Status
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.agents.programs.shell import ShellAgent
+from orchestrator.base.errors import EngineError
+from orchestrator.base.events import Event, WorkerStage, WorkerStageDone, WorkerStarted
+from orchestrator.base.results import Reason, Status
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.project import Project
+from orchestrator.config.settings.run import StageKey
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.worker.checkpoints import Checkpoints
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.recording_engine import RecordingEngine
 from tests.support.repository import git

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from orchestrator.config.container import Limits
-from orchestrator.config.project import Check
-from orchestrator.results import Status, Timings
+from orchestrator.base.results import Status, Timings
+from orchestrator.config.settings.container import Limits
+from orchestrator.config.settings.project import Check
 from orchestrator.worker.step_times import StepTimes
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run

@@ -9,20 +9,25 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.container import Isolation
-from orchestrator.config.project import Check
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.events import Event, Notice, TurnDone, TurnStarted, WorkerDone, WorkerStarted
+from orchestrator.base.results import Reason, Status, WorkerResult
+from orchestrator.config.settings.container import Isolation
+from orchestrator.config.settings.project import Check
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.errors import ConfigError
-from orchestrator.events import Event, Notice, TurnDone, TurnStarted, WorkerDone, WorkerStarted
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.runs.continued_worker import ContinuedWorker
-from orchestrator.runs.continuing import Message, check_message, leave_message, message_from_checks
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.resuming.continued_worker import ContinuedWorker
+from orchestrator.runs.resuming.continuing import (
+    Message,
+    check_message,
+    leave_message,
+    message_from_checks,
+)
+from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import require_record
-from orchestrator.state.turns import (
+from orchestrator.state.worker.checkpoints import Checkpoints
+from orchestrator.state.worker.turns import (
     LONGEST_MESSAGE,
     NextTurn,
     is_queued,
@@ -32,8 +37,8 @@ from orchestrator.state.turns import (
 )
 from orchestrator.worker import attempts, lifecycle
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.sessions import with_session
-from orchestrator.workspace.mounts import Workspace
+from orchestrator.worker.turns.sessions import with_session
+from orchestrator.worker.workspace.mounts import Workspace
 from tests.support.attempts import state_of
 from tests.support.errors import raises
 from tests.support.live import eventually
@@ -347,7 +352,7 @@ class TestLiveRun:
             leave_message(directory, message)
             eventually(lambda: not is_queued(directory, 1))
 
-        monkeypatch.setattr("orchestrator.runs.continued_worker.leave_message", leave)
+        monkeypatch.setattr("orchestrator.runs.resuming.continued_worker.leave_message", leave)
         thread, _ = self.run(repo, local_engine, "sleep 1; echo 1 > a")
         result = continued(repo, local_engine, "sleep 1; cat a > b", now=True)
         thread.join(30)

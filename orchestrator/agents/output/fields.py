@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
-from orchestrator.text.sanitize import ELLIPSIS, output_line, output_lines
+from orchestrator.base.text.sanitize import ELLIPSIS, output_line, output_lines
 
 _MAX_COST: Final = 1e6
 """Highest cost in USD that is accepted, so that no sum of claimed costs can become infinite."""

@@ -7,8 +7,8 @@ from typing import Final
 from orchestrator.agents.base import AgentOutcome, AgentOutput
 from orchestrator.agents.output.fields import describe_exit
 from orchestrator.agents.output.search import last_line, text_tail
-from orchestrator.results import Reason, Status
-from orchestrator.text.sanitize import output_line
+from orchestrator.base.results import Reason, Status
+from orchestrator.base.text.sanitize import output_line
 
 _SIGNALLED: Final = 128
 _TAIL: Final = 16 * 1024

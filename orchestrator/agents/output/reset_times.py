@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from orchestrator.results import Reason
+from orchestrator.base.results import Reason
 
 _LONGEST: Final = 366 * 86_400.0
 _MOST_TEXT: Final = 4096

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
-from orchestrator.text.sanitize import output_line, without_sequences
-from orchestrator.text.split_lines import lines_of_output
+from orchestrator.base.text.sanitize import output_line, without_sequences
+from orchestrator.base.text.split_lines import lines_of_output
 
 _CHUNK: Final = 256 * 1024
 _OVERLAP: Final = 256

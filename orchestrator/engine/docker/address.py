@@ -19,10 +19,10 @@ import docker.tls
 import docker.utils
 from pydantic import BaseModel, Field, ValidationError
 
-from orchestrator.engine.run_engine import RunEngine
-from orchestrator.errors import ConfigError
-from orchestrator.files.safe_open import read_limited
-from orchestrator.text.sanitize import one_line
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.files.safe_open import read_limited
+from orchestrator.base.text.sanitize import one_line
+from orchestrator.engine.interface.run_engine import RunEngine
 
 _DEFAULT = "default"
 """Name of the context that stands for the daemon of this machine."""

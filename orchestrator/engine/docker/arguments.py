@@ -6,10 +6,10 @@ from typing import Any
 import docker.errors
 from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.image_defaults import withheld
-from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount, TmpfsMount
-from orchestrator.errors import EngineError
+from orchestrator.engine.interface.spec import BindMount, ContainerSpec, OverlayMount, TmpfsMount
 
 SHARED_NETWORK = "container:"
 """Prefix of the network mode of a container that joins another container's network; that

@@ -14,7 +14,7 @@ from typing import IO, Any
 import docker
 import requests
 
-from orchestrator.text.split_lines import split_lines
+from orchestrator.base.text.split_lines import split_lines
 
 _FLAGS = re.compile(
     r"--(mount|chmod|link|parents|exclude|checksum|security|network|keep-git-dir)\b"

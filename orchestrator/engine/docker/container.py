@@ -19,6 +19,8 @@ from tenacity import (
     wait_exponential,
 )
 
+from orchestrator.base.errors import EngineError, EngineUnavailableError
+from orchestrator.base.threads import meanwhile
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
 from orchestrator.engine.docker.counters import Meter, deleted_size, measure
@@ -26,11 +28,9 @@ from orchestrator.engine.docker.errors import is_not_running, translated
 from orchestrator.engine.docker.network_filter import NetworkFilter
 from orchestrator.engine.docker.process import run_in
 from orchestrator.engine.docker.rules import LIST_REFUSED, refused_lines
-from orchestrator.engine.labels import FILTER, GATEWAY, PORTS, SHARES
-from orchestrator.engine.porter_calls import repeatable
-from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
-from orchestrator.errors import EngineError, EngineUnavailableError
-from orchestrator.threads import meanwhile
+from orchestrator.engine.interface.labels import FILTER, GATEWAY, PORTS, SHARES
+from orchestrator.engine.interface.protocol import ContainerState, ExitStatus, LogChunk, Usage
+from orchestrator.engine.places.porter_calls import repeatable
 
 # The daemon may learn of the kernel's OOM kill a moment after the process has exited.
 _OOM_NOTICE_SECONDS = 3.0
@@ -59,7 +59,7 @@ for calls that are safe to repeat.
 
 
 class DockerContainer:
-    """Implements `orchestrator.engine.protocol.Container`."""
+    """Implements `orchestrator.engine.interface.protocol.Container`."""
 
     def __init__(
         self,

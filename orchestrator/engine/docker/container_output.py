@@ -7,9 +7,9 @@ from queue import Queue
 
 import docker
 
+from orchestrator.base.events import Stream
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.protocol import LogChunk
-from orchestrator.events import Stream
+from orchestrator.engine.interface.protocol import LogChunk
 
 _AHEAD = 16
 """Maximum number of output chunks that are read ahead."""

@@ -24,11 +24,11 @@ from typing import Any
 import docker
 import docker.errors
 
-from orchestrator.engine.counters import Counters
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.text.split_lines import split_lines
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.protocol import Usage
-from orchestrator.errors import OrchestratorError
-from orchestrator.text.split_lines import split_lines
+from orchestrator.engine.interface.counters import Counters
+from orchestrator.engine.interface.protocol import Usage
 
 ROOT = Path("/sys/fs/cgroup")
 _LOOK = 0.01

@@ -16,7 +16,7 @@ import docker.errors
 
 from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import for_a_moment
+from orchestrator.engine.interface.labels import for_a_moment
 
 _PODMAN = "Podman"
 _PROCESSES = 16384

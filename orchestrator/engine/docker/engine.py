@@ -11,6 +11,13 @@ from typing import Any
 
 import docker.errors
 
+from orchestrator.base.errors import (
+    EngineError,
+    EngineUnavailableError,
+    ImageNotFoundError,
+    PortTakenError,
+    UnsupportedError,
+)
 from orchestrator.engine.docker.address import address_of
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.connection import connect
@@ -43,27 +50,25 @@ from orchestrator.engine.docker.rules import HOST
 from orchestrator.engine.docker.seccomp import is_supported
 from orchestrator.engine.docker.ssh import listens, tunnel_to
 from orchestrator.engine.egress import has_own_kernel
-from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
-from orchestrator.engine.labels import FILTER, SHARES
-from orchestrator.engine.place import Place, PlaceSpec, Waiter
-from orchestrator.engine.porter_calls import repeatable
-from orchestrator.engine.protocol import Leftover, Measurement, PrivateNetwork, TerminalSize
-from orchestrator.engine.spec import ContainerSpec, Egress
-from orchestrator.errors import (
-    EngineError,
-    EngineUnavailableError,
-    ImageNotFoundError,
-    PortTakenError,
-    UnsupportedError,
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.labels import FILTER, SHARES
+from orchestrator.engine.interface.protocol import (
+    Leftover,
+    Measurement,
+    PrivateNetwork,
+    TerminalSize,
 )
+from orchestrator.engine.interface.spec import ContainerSpec, Egress
+from orchestrator.engine.places.place import Place, PlaceSpec, Waiter
+from orchestrator.engine.places.porter_calls import repeatable
 
 _OWN_ADDRESSES = 4
 """Number of addresses in a network that no container can have, such as the broadcast address."""
 
 
 class DockerEngine(DockerImages):
-    """Implements `orchestrator.engine.protocol.Engine`."""
+    """Implements `orchestrator.engine.interface.protocol.Engine`."""
 
     name = "docker"
 

@@ -8,14 +8,14 @@ import docker.errors
 import requests.exceptions
 import urllib3.exceptions
 
-from orchestrator.engine.docker.address import chosen_address
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     EngineError,
     EngineUnavailableError,
     ImageNotFoundError,
     OrchestratorError,
     PortTakenError,
 )
+from orchestrator.engine.docker.address import chosen_address
 
 _START = (
     "start Docker with `sudo systemctl start docker`; if Docker is not installed, run "

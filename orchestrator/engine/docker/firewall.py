@@ -19,6 +19,9 @@ from typing import Any
 
 import docker
 
+from orchestrator.base.errors import EngineError
+from orchestrator.base.text.sanitize import output_line
+from orchestrator.base.threads import unless_over
 from orchestrator.engine.docker import network_filter
 from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import DockerContainer, remove_container
@@ -28,12 +31,9 @@ from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.network_filter import READY, SERVE, Helper
 from orchestrator.engine.docker.rules import HOST, guard_rules, host_rules
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import BindMount, ContainerSpec, Egress
-from orchestrator.errors import EngineError
-from orchestrator.gateway.allowed_host import BROKER_NAME, BROKER_PORT
-from orchestrator.text.sanitize import output_line
-from orchestrator.threads import unless_over
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.spec import BindMount, ContainerSpec, Egress
+from orchestrator.network.gateway.allowed_host import BROKER_NAME, BROKER_PORT
 
 _READY = b"guarded"
 # protection: container-does-not-start-if-its-rules-fail

@@ -2,7 +2,7 @@
 
 The worker's network is internal and has two members. One is the guard container, whose network
 namespace the worker shares. The other is the gateway: it is a member of the run's network too, and
-runs a name server and a proxy (`orchestrator/gateway`). Published ports are those of the gateway,
+runs a name server and a proxy (`network/gateway`). Published ports are those of the gateway,
 which forwards clients to the worker.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import docker
 
+from orchestrator.base.threads import meanwhile
 from orchestrator.engine.docker.container import (
     NAMES_ENDED,
     PROXY_ENDED,
@@ -33,14 +34,13 @@ from orchestrator.engine.docker.rules import (
     NEW_FLOWS,
     RESOLVER,
 )
-from orchestrator.engine.labels import GATEWAY, PORTS, ROLE
-from orchestrator.engine.spec import CLOSED, ContainerSpec, Egress, TmpfsMount
-from orchestrator.gateway.allowed_host import BROKER_PORT
-from orchestrator.gateway.dns import dns_configuration
-from orchestrator.gateway.packet_filter import PROGRAM, Rates, gateway_rules, worker_rules
-from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
-from orchestrator.gateway.proxy import proxy_configuration
-from orchestrator.threads import meanwhile
+from orchestrator.engine.interface.labels import GATEWAY, PORTS, ROLE
+from orchestrator.engine.interface.spec import CLOSED, ContainerSpec, Egress, TmpfsMount
+from orchestrator.network.gateway.allowed_host import BROKER_PORT
+from orchestrator.network.gateway.dns import dns_configuration
+from orchestrator.network.gateway.packet_filter import PROGRAM, Rates, gateway_rules, worker_rules
+from orchestrator.network.gateway.plan import NAME_SERVER, GatewayPlan
+from orchestrator.network.gateway.proxy import proxy_configuration
 
 _RATES = Rates(open=MOST_FLOWS, per_second=NEW_FLOWS, burst=BURST)
 # Both programs run as an ordinary user without capabilities, and the container ends with the first

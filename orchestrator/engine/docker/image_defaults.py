@@ -10,11 +10,11 @@ from typing import Any
 
 import docker
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.place import Start
-from orchestrator.engine.porter_calls import repeatable
-from orchestrator.engine.spec import ContainerSpec, TmpfsMount
-from orchestrator.errors import EngineError
+from orchestrator.engine.interface.spec import ContainerSpec, TmpfsMount
+from orchestrator.engine.places.place import Start
+from orchestrator.engine.places.porter_calls import repeatable
 
 _OURS = "orchestrator."
 """Beginning of the orchestrator's labels."""

@@ -10,11 +10,11 @@ from typing import IO, Any, cast
 import docker
 import docker.errors
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.docker.container import remove_container
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.in_place.archive import ArchiveError, Source
-from orchestrator.engine.labels import for_a_moment
-from orchestrator.errors import EngineError
+from orchestrator.engine.interface.labels import for_a_moment
+from orchestrator.engine.places.in_place.archive import ArchiveError, Source
 
 _LARGEST = 16 * 1024**2
 """Maximum size in bytes of a file; larger ones are left out."""

@@ -18,16 +18,16 @@ from docker.api.build import process_dockerfile
 from docker.utils import parse_repository_tag
 from docker.utils.build import create_archive, exclude_paths
 
+from orchestrator.base.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
+from orchestrator.base.files.safe_open import read_limited
+from orchestrator.base.text.sanitize import one_line, output_line, without_sequences
+from orchestrator.base.text.split_lines import split_lines
 from orchestrator.engine.docker.buildkit import build as build_with_buildkit
 from orchestrator.engine.docker.buildkit import feature, has_buildkit
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_files import image_files
 from orchestrator.engine.docker.intermediate_images import Steps, remove_unnamed
-from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
-from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
-from orchestrator.files.safe_open import read_limited
-from orchestrator.text.sanitize import one_line, output_line, without_sequences
-from orchestrator.text.split_lines import split_lines
+from orchestrator.engine.interface.image_protocol import ImageBuild, ImageInfo, Progress
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _DENIED = ("denied", "unauthorized", "authentication required", "no basic auth", "forbidden")
@@ -55,7 +55,7 @@ _HINTS = {
 
 
 class DockerImages:
-    """Implements `orchestrator.engine.image_protocol.ImageEngine`."""
+    """Implements `orchestrator.engine.interface.image_protocol.ImageEngine`."""
 
     def __init__(self, client: docker.APIClient) -> None:
         self._client = client

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.text.split_lines import split_lines
+from orchestrator.base.text.split_lines import split_lines
 
 _ROUTES = Path("/proc/net/fib_trie")
 """File in which the kernel lists its routes, with the addresses of the machine."""

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from secrets import token_hex
 
+from orchestrator.base.files.disk_usage import disk_use
 from orchestrator.engine.docker.porter_calls import Porter
 from orchestrator.engine.docker.volumes import Volumes
-from orchestrator.engine.part_files import described, source_of
-from orchestrator.engine.place import Part, PlaceSpec
-from orchestrator.files.disk_usage import disk_use
+from orchestrator.engine.places.part_files import described, source_of
+from orchestrator.engine.places.place import Part, PlaceSpec
 
 MEMORY = "/memory"
 """Directory of the parts in the porter's container."""

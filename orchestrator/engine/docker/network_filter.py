@@ -17,14 +17,14 @@ from typing import Any
 
 import docker
 
+from orchestrator.base.errors import EngineError
+from orchestrator.base.text.sanitize import output_line
 from orchestrator.engine.docker.counters import Meter
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.process import read_frames
 from orchestrator.engine.docker.rules import guard_rules
-from orchestrator.engine.spec import Egress
-from orchestrator.errors import EngineError
-from orchestrator.text.sanitize import output_line
+from orchestrator.engine.interface.spec import Egress
 
 READY = "closed"
 """Last line that the helper prints before it takes requests."""

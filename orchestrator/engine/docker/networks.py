@@ -13,12 +13,12 @@ import docker
 import docker.errors
 from docker.types import IPAMConfig, IPAMPool
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.machine_network import MachineNetwork
-from orchestrator.engine.protocol import PrivateNetwork
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError
+from orchestrator.engine.interface.protocol import PrivateNetwork
+from orchestrator.engine.interface.spec import ContainerSpec
 
 Made = TypeVar("Made", bound=DockerContainer)
 Make = Callable[[ContainerSpec], Made]

@@ -7,15 +7,15 @@ from secrets import token_hex
 
 import docker
 
+from orchestrator.base.errors import EngineError
+from orchestrator.base.text.split_lines import split_lines
+from orchestrator.base.threads import unless_over
 from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.firewall import create, gateway_of
 from orchestrator.engine.docker.machine_network import MachineNetwork, parse
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import ROLE, for_a_moment
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError
-from orchestrator.text.split_lines import split_lines
-from orchestrator.threads import unless_over
+from orchestrator.engine.interface.labels import ROLE, for_a_moment
+from orchestrator.engine.interface.spec import ContainerSpec
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _ASK = r"""

@@ -7,11 +7,11 @@ from typing import Any
 import docker
 import docker.errors
 
+from orchestrator.base.errors import EngineError, NotRunningError
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.process import DockerProcess
-from orchestrator.engine.porter_calls import PorterCalls, understood
-from orchestrator.errors import EngineError, NotRunningError
+from orchestrator.engine.places.porter_calls import PorterCalls, understood
 
 STATE = "/state"
 """Directory of the porter's own files, on a volume that no step sees."""

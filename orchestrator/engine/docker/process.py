@@ -8,10 +8,10 @@ from typing import Any
 import docker
 import docker.errors
 
+from orchestrator.base.errors import EngineError, NotRunningError
+from orchestrator.base.events import Stream
 from orchestrator.engine.docker.errors import is_not_running, translated
-from orchestrator.engine.protocol import LogChunk, TerminalSize
-from orchestrator.errors import EngineError, NotRunningError
-from orchestrator.events import Stream
+from orchestrator.engine.interface.protocol import LogChunk, TerminalSize
 
 _CHUNK = 64 * 1024
 _HEADER = struct.Struct(">BxxxL")
@@ -34,7 +34,7 @@ def read_frames(reader: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401  # 
 
 
 class DockerProcess:
-    """Implements `orchestrator.engine.protocol.InnerProcess`."""
+    """Implements `orchestrator.engine.interface.protocol.InnerProcess`."""
 
     _takes_input = False
     """Whether the command has input although it has no terminal."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from docker.utils import parse_host
 
+from orchestrator.base.errors import UnsupportedError
+from orchestrator.base.text.sanitize import one_line
 from orchestrator.engine.docker.address import Address
-from orchestrator.errors import UnsupportedError
-from orchestrator.text.sanitize import one_line
 
 _TELLING = (
     *("ID", "Name", "ServerVersion", "KernelVersion", "OperatingSystem", "DockerRootDir"),

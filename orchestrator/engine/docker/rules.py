@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from orchestrator.engine.docker.machine_network import MachineNetwork
-from orchestrator.engine.spec import CLOSED, Egress
+from orchestrator.engine.interface.spec import CLOSED, Egress
 
 HOST = "host.docker.internal"
 MOST_FLOWS = 1000

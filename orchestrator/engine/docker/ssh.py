@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from orchestrator.errors import ConfigError, EngineUnavailableError, PortTakenError
-from orchestrator.text.sanitize import one_line
+from orchestrator.base.errors import ConfigError, EngineUnavailableError, PortTakenError
+from orchestrator.base.text.sanitize import one_line
 
 _SOCKET = "/var/run/docker.sock"
 """Path of the engine's socket there, unless the address names another one."""

@@ -19,6 +19,9 @@ from secrets import token_hex
 import docker
 from docker.types import Mount
 
+from orchestrator.base.errors import EngineError, UnsupportedError
+from orchestrator.base.files.bundle import bundle
+from orchestrator.base.files.disk_usage import DiskUse
 from orchestrator.engine.docker.dialect import Dialect
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import own_start
@@ -27,18 +30,15 @@ from orchestrator.engine.docker.memory_parts import MEMORY, MemoryParts, options
 from orchestrator.engine.docker.porter_calls import STATE, Porter
 from orchestrator.engine.docker.volume_step import Networks, VolumeStep, check_place, find_step
 from orchestrator.engine.docker.volumes import Filling, Volumes, mount
-from orchestrator.engine.in_place.commands import SHELL
-from orchestrator.engine.in_place.porter import FOLLOWS
-from orchestrator.engine.labels import STEP
-from orchestrator.engine.part_files import described, is_file, source_of, take_part
-from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step
-from orchestrator.engine.porter_calls import understood
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError, UnsupportedError
-from orchestrator.files.bundle import bundle
-from orchestrator.files.disk_usage import DiskUse
+from orchestrator.engine.interface.labels import STEP
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.engine.places.in_place.commands import SHELL
+from orchestrator.engine.places.in_place.porter import FOLLOWS
+from orchestrator.engine.places.part_files import described, is_file, source_of, take_part
+from orchestrator.engine.places.place import Entry, Part, PlaceSpec, Start, Step
+from orchestrator.engine.places.porter_calls import understood
 
-_SHIM = files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
+_SHIM = files("orchestrator.engine.places.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
 _CHANNEL = "/run/place"
 """Directory of a step's channel in its own container."""
 _CHANNELS, _PARTS = "/channels", "/parts"
@@ -51,7 +51,7 @@ _sharing = threading.Lock()
 
 
 class VolumePlace:
-    """Implements `orchestrator.engine.place.Place` for an engine that mounts no files."""
+    """Implements `orchestrator.engine.places.place.Place` for an engine that mounts no files."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class VolumePlace:
             "steps": {step.name: self._limits(step) for step in self.spec.steps},
             "started": started,
         }
-        program = bundle("orchestrator.engine.in_place.porter")
+        program = bundle("orchestrator.engine.places.in_place.porter")
         return {"porter.py": program.encode(), "spec.json": json.dumps(place).encode()}
 
     def _planned(self) -> tuple[Filling, dict[str, str]]:

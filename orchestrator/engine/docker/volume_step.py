@@ -7,16 +7,16 @@ from typing import Literal, Protocol
 
 import docker
 
+from orchestrator.base.errors import EngineError, UnsupportedError
+from orchestrator.base.events import Stream
+from orchestrator.base.threads import meanwhile
 from orchestrator.engine.docker.container import DockerContainer, patient
 from orchestrator.engine.docker.networks import Made, Make
 from orchestrator.engine.docker.porter_calls import Porter
-from orchestrator.engine.part_files import source_of
-from orchestrator.engine.place import PlaceSpec, Step
-from orchestrator.engine.protocol import LogChunk
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError, UnsupportedError
-from orchestrator.events import Stream
-from orchestrator.threads import meanwhile
+from orchestrator.engine.interface.protocol import LogChunk
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.engine.places.part_files import source_of
+from orchestrator.engine.places.place import PlaceSpec, Step
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _NOTICE = 10.0
@@ -35,7 +35,7 @@ class Networks(Protocol):
 
 
 class VolumeStep(DockerContainer):
-    """Implements `orchestrator.engine.protocol.Container` for a step that has been ordered."""
+    """Implements `engine.interface.protocol.Container` for a step that has been ordered."""
 
     def __init__(
         self,

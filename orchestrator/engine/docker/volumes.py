@@ -13,6 +13,7 @@ import docker
 import docker.errors
 from docker.types import Mount
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import remove_container, remove_network
 from orchestrator.engine.docker.dialect import Dialect, labelled
@@ -20,17 +21,16 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.in_place.archive import (
+from orchestrator.engine.interface.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
+from orchestrator.engine.interface.spec import ContainerSpec
+from orchestrator.engine.places.in_place.archive import (
     END,
     ArchiveError,
     text_entry,
 )
-from orchestrator.engine.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
-from orchestrator.engine.part_files import FILE, archive_of, is_file, source_of
-from orchestrator.engine.place import Part, PlaceSpec
-from orchestrator.engine.porter_calls import repeatable
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError
+from orchestrator.engine.places.part_files import FILE, archive_of, is_file, source_of
+from orchestrator.engine.places.place import Part, PlaceSpec
+from orchestrator.engine.places.porter_calls import repeatable
 
 _COPYING = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 _PIECE = 256 * 1024

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from orchestrator.engine.image_protocol import ImageEngine
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.files.output import create_output
+from orchestrator.base.files.safe_open import open_regular
+from orchestrator.base.text.sanitize import one_line
 from orchestrator.engine.images.names import is_own_name
-from orchestrator.errors import ConfigError
-from orchestrator.files.output import create_output
-from orchestrator.files.safe_open import open_regular
-from orchestrator.text.sanitize import one_line
+from orchestrator.engine.interface.image_protocol import ImageEngine
 
 _MANIFEST: Final = "manifest.json"
 _LARGEST: Final = 16 * 1024**2

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.base.errors import ImageBuildError, OrchestratorError
 from orchestrator.config.certificates import read_certificates
-from orchestrator.engine.image_protocol import ImageBuild, ImageEngine, ImageInfo, Progress
 from orchestrator.engine.images.debian import SUITE, bootstrap
 from orchestrator.engine.images.names import (
     BASE_IMAGE,
@@ -32,7 +32,12 @@ from orchestrator.engine.images.recipes import (
     index_args,
     proxy_args,
 )
-from orchestrator.errors import ImageBuildError, OrchestratorError
+from orchestrator.engine.interface.image_protocol import (
+    ImageBuild,
+    ImageEngine,
+    ImageInfo,
+    Progress,
+)
 
 PROJECT = "orchestrator.project"
 """Label with the path of the build instructions of a project's image."""

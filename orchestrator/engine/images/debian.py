@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from orchestrator.errors import ImageBuildError
-from orchestrator.text.sanitize import output_line
-from orchestrator.text.split_lines import lines_of_output
+from orchestrator.base.errors import ImageBuildError
+from orchestrator.base.text.sanitize import output_line
+from orchestrator.base.text.split_lines import lines_of_output
 
 SUITE = "trixie"
 _TIMEOUT = 900.0

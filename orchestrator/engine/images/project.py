@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.files.safe_open import open_regular
+from orchestrator.base.text.sanitize import one_line
 from orchestrator.engine.images.recipes import recipe_hash
-from orchestrator.errors import ConfigError
-from orchestrator.files.safe_open import open_regular
-from orchestrator.text.sanitize import one_line
 
 _NAMES: Final = (".devcontainer/devcontainer.json", ".devcontainer.json", "Dockerfile")
 """Names of the files that are searched for in a project's folder; the first that exists is used."""

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from orchestrator.base.errors import ImageBuildError
 from orchestrator.engine.images.debian import SUITE
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
-from orchestrator.errors import ImageBuildError
 
 WORKER_FILE: Final = "Dockerfile.worker"
 BASE_FILE: Final = "images/Dockerfile.base"

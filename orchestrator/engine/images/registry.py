@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.engine.image_protocol import ImageEngine, Progress
-from orchestrator.errors import ConfigError
-from orchestrator.files.atomic import write_atomically
-from orchestrator.files.safe_open import read_limited
-from orchestrator.files.user_state import state_home
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.files.atomic import write_atomically
+from orchestrator.base.files.safe_open import read_limited
+from orchestrator.base.files.user_state import state_home
+from orchestrator.engine.interface.image_protocol import ImageEngine, Progress
 
 _LONGEST = 1024**2
 _Pushed = TypeAdapter(dict[str, dict[str, str]])

@@ -15,10 +15,10 @@ from email.parser import BytesHeaderParser
 from typing import Any, Final
 from urllib.parse import quote
 
-from orchestrator.engine.image_protocol import ImageEngine, ImageInfo
+from orchestrator.base.errors import ImageNotFoundError
+from orchestrator.base.text.version import __version__
 from orchestrator.engine.images.recipes import RECIPE
-from orchestrator.errors import ImageNotFoundError
-from orchestrator.text.version import __version__
+from orchestrator.engine.interface.image_protocol import ImageEngine, ImageInfo
 
 _DPKG: Final = "/var/lib/dpkg"
 _RELEASE: Final = "/usr/lib/os-release"

@@ -19,15 +19,15 @@ from urllib.parse import unquote, urlencode, urlsplit
 import websocket
 from kubernetes import client
 
-from orchestrator.engine.kubernetes.cluster import HINTS, Cluster, read_object, retry_after, said_by
-from orchestrator.engine.protocol import LogChunk, TerminalSize
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     EngineError,
     EngineUnavailableError,
     NotRunningError,
     OrchestratorError,
 )
-from orchestrator.text.sanitize import one_line
+from orchestrator.base.text.sanitize import one_line
+from orchestrator.engine.interface.protocol import LogChunk, TerminalSize
+from orchestrator.engine.kubernetes.cluster import HINTS, Cluster, read_object, retry_after, said_by
 
 _PROTOCOL = "v4.channel.k8s.io"
 """With `v5`, servers from version 1.30 on accept the connection before they reach the node."""

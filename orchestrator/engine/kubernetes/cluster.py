@@ -22,9 +22,9 @@ from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
 from tenacity import retry, retry_if_exception_type, stop_after_delay
 
-from orchestrator.engine.porter_calls import pause
-from orchestrator.errors import ConfigError, EngineError, EngineUnavailableError
-from orchestrator.text.sanitize import one_line
+from orchestrator.base.errors import ConfigError, EngineError, EngineUnavailableError
+from orchestrator.base.text.sanitize import one_line
+from orchestrator.engine.places.porter_calls import pause
 
 _TIMEOUT = 30
 """Seconds for a request. The client itself has no limit."""

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
-from orchestrator.config.cluster import PodSettings
-from orchestrator.engine.diagnosis import Finding
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.config.settings.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE, is_own_name
+from orchestrator.engine.interface.diagnosis import Finding
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.manifest import Right, rights
-from orchestrator.errors import OrchestratorError
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _HELPFUL = {

@@ -8,12 +8,26 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import NoReturn
 
-from orchestrator.config.cluster import PodSettings
-from orchestrator.config.values import Limit
-from orchestrator.engine.diagnosis import Finding
-from orchestrator.engine.features import Enforcement, EngineFeatures
-from orchestrator.engine.image_protocol import ImageInfo
+from orchestrator.base.errors import (
+    EngineError,
+    ImageNotFoundError,
+    NotRunningError,
+    UnsupportedError,
+)
+from orchestrator.config.settings.cluster import PodSettings
+from orchestrator.config.settings.values import Limit
 from orchestrator.engine.images.registry import references
+from orchestrator.engine.interface.diagnosis import Finding
+from orchestrator.engine.interface.features import Enforcement, EngineFeatures
+from orchestrator.engine.interface.image_protocol import ImageInfo
+from orchestrator.engine.interface.protocol import (
+    InnerProcess,
+    Leftover,
+    Measurement,
+    PrivateNetwork,
+    TerminalSize,
+)
+from orchestrator.engine.interface.spec import ContainerSpec, Egress
 from orchestrator.engine.kubernetes.cluster import (
     CHOOSE_NAMESPACE,
     Cluster,
@@ -33,16 +47,7 @@ from orchestrator.engine.kubernetes.pod_network import network_of
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_services import UNORDERED, PodService
 from orchestrator.engine.kubernetes.pod_step import PodStep
-from orchestrator.engine.place import Place, PlaceSpec, Waiter
-from orchestrator.engine.protocol import (
-    InnerProcess,
-    Leftover,
-    Measurement,
-    PrivateNetwork,
-    TerminalSize,
-)
-from orchestrator.engine.spec import ContainerSpec, Egress
-from orchestrator.errors import EngineError, ImageNotFoundError, NotRunningError, UnsupportedError
+from orchestrator.engine.places.place import Place, PlaceSpec, Waiter
 
 _MANY = 1_000_000
 """A cluster says neither how many CPUs nor how much memory it has: its scheduler decides."""
@@ -52,7 +57,7 @@ _SIZED_MEMORY = (1, 22)
 
 
 class KubernetesEngine:
-    """See `orchestrator.engine.protocol.ContainerEngine`."""
+    """See `orchestrator.engine.interface.protocol.ContainerEngine`."""
 
     name = "kubernetes"
 

@@ -9,6 +9,15 @@ from typing import Any
 import websocket
 from tenacity import retry, retry_if_exception, stop_after_delay
 
+from orchestrator.base.errors import (
+    EngineError,
+    EngineUnavailableError,
+    NotRunningError,
+    PlaceLostError,
+    StartCancelledError,
+)
+from orchestrator.base.text.sanitize import one_line
+from orchestrator.engine.interface.protocol import TerminalSize
 from orchestrator.engine.kubernetes.channel import PodProcess, connect
 from orchestrator.engine.kubernetes.cluster import PATIENCE, Cluster, ClusterRefusedError, patient
 from orchestrator.engine.kubernetes.losses import (
@@ -22,17 +31,8 @@ from orchestrator.engine.kubernetes.losses import (
     why_taken,
 )
 from orchestrator.engine.kubernetes.pod import PORTER, SERVICE_ACCOUNT, STATE, selectable
-from orchestrator.engine.place import Waiter
-from orchestrator.engine.porter_calls import PorterCalls, pause
-from orchestrator.engine.protocol import TerminalSize
-from orchestrator.errors import (
-    EngineError,
-    EngineUnavailableError,
-    NotRunningError,
-    PlaceLostError,
-    StartCancelledError,
-)
-from orchestrator.text.sanitize import one_line
+from orchestrator.engine.places.place import Waiter
+from orchestrator.engine.places.porter_calls import PorterCalls, pause
 
 _LONGEST_SILENCE = 3600.0
 _LOOK = 0.3

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from orchestrator.errors import PlaceLostError
+from orchestrator.base.errors import PlaceLostError
 
 ENDED = ("Failed", "Succeeded")
 """Phases of a pod whose containers have all ended."""

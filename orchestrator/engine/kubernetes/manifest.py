@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from orchestrator.engine.spec import CLOSED
-from orchestrator.errors import ConfigError
-from orchestrator.gateway.allowed_host import BROKER_PORT
+from orchestrator.base.errors import ConfigError
+from orchestrator.engine.interface.spec import CLOSED
+from orchestrator.network.gateway.allowed_host import BROKER_PORT
 
 _BINDING = """\
 ---

@@ -17,8 +17,10 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestrator.config.cluster import PodSettings
+from orchestrator.base.errors import EngineError, StartCancelledError
+from orchestrator.config.settings.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, ROLE, RUN
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient, remove_job
 from orchestrator.engine.kubernetes.job_pod import JobPod, await_running
 from orchestrator.engine.kubernetes.losses import is_running, once
@@ -31,9 +33,7 @@ from orchestrator.engine.kubernetes.pod import (
     selectable,
 )
 from orchestrator.engine.kubernetes.pod_network import NETWORK
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
-from orchestrator.engine.place import Waiter
-from orchestrator.errors import EngineError, StartCancelledError
+from orchestrator.engine.places.place import Waiter
 
 _CONTAINER = "probe"
 _PORT = 8417

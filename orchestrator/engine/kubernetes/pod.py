@@ -11,14 +11,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from orchestrator.config.cluster import PodSettings
+from orchestrator.base.errors import UnsupportedError
+from orchestrator.config.settings.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.interface.labels import PLACE, RUN
+from orchestrator.engine.interface.spec import BindMount, TmpfsMount
 from orchestrator.engine.kubernetes.losses import LOST_NODE, once
 from orchestrator.engine.kubernetes.pod_network import NETWORK, names_by, network_of
-from orchestrator.engine.labels import PLACE, RUN
-from orchestrator.engine.place import Part, PlaceSpec, Step
-from orchestrator.engine.spec import BindMount, TmpfsMount
-from orchestrator.errors import UnsupportedError
+from orchestrator.engine.places.place import Part, PlaceSpec, Step
 
 PORTER, FILES = "porter", "files"
 STATE = "/state"
@@ -70,7 +70,9 @@ change: the steps see it on a read-only mount. So no step can trace the shim.
 
 @cache
 def _shim() -> str:
-    return files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
+    return (
+        files("orchestrator.engine.places.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
+    )
 
 
 def job_name(spec: PlaceSpec) -> str:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from orchestrator.engine.place import PlaceSpec
-from orchestrator.engine.spec import BrokerLink
-from orchestrator.gateway.allowed_host import BROKER_NAME
+from orchestrator.engine.interface.spec import BrokerLink
+from orchestrator.engine.places.place import PlaceSpec
+from orchestrator.network.gateway.allowed_host import BROKER_NAME
 
 NETWORK = "orchestrator.network"
 """Label of a pod by which the network policies choose it: `none`, `open` or `broker`."""

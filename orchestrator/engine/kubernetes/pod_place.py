@@ -12,9 +12,16 @@ from itertools import chain
 from pathlib import Path
 from secrets import token_hex
 
-from orchestrator.config.cluster import PodSettings
-from orchestrator.engine.in_place.archive import END
-from orchestrator.engine.in_place.porter import FOLLOWS
+from orchestrator.base.errors import (
+    EngineError,
+    StartCancelledError,
+    UnsupportedError,
+)
+from orchestrator.base.files.bundle import bundle
+from orchestrator.base.files.disk_usage import DiskUse
+from orchestrator.config.settings.cluster import PodSettings
+from orchestrator.engine.interface.labels import PLACE
+from orchestrator.engine.interface.protocol import Container
 from orchestrator.engine.kubernetes.cluster import Cluster, ClusterRefusedError, patient, remove_job
 from orchestrator.engine.kubernetes.job_pod import JobPod, await_running, jobs
 from orchestrator.engine.kubernetes.losses import end_of_place
@@ -42,18 +49,17 @@ from orchestrator.engine.kubernetes.pod_services import (
 )
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.kubernetes.port_forward import PortForward
-from orchestrator.engine.labels import PLACE
-from orchestrator.engine.part_files import archive_of, described, is_file, source_of, take_part
-from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step, Waiter
-from orchestrator.engine.protocol import Container
-from orchestrator.errors import (
-    EngineError,
-    StartCancelledError,
-    UnsupportedError,
+from orchestrator.engine.places.in_place.archive import END
+from orchestrator.engine.places.in_place.porter import FOLLOWS
+from orchestrator.engine.places.part_files import (
+    archive_of,
+    described,
+    is_file,
+    source_of,
+    take_part,
 )
-from orchestrator.files.bundle import bundle
-from orchestrator.files.disk_usage import DiskUse
-from orchestrator.gateway.allowed_host import BROKER_PORT
+from orchestrator.engine.places.place import Entry, Part, PlaceSpec, Start, Step, Waiter
+from orchestrator.network.gateway.allowed_host import BROKER_PORT
 
 _BOOT = """\
 import hashlib, json, os, sys
@@ -74,7 +80,7 @@ _GONE = 120.0
 
 
 class PodPlace:
-    """Implements `orchestrator.engine.place.Place` in a pod."""
+    """Implements `orchestrator.engine.places.place.Place` in a pod."""
 
     def __init__(
         self,
@@ -170,7 +176,7 @@ class PodPlace:
     @patient
     def _feed(self, container: str, spec: Mapping[str, object]) -> None:
         """Send a container its program and its specification, unless it has them."""
-        program = bundle("orchestrator.engine.in_place.porter")
+        program = bundle("orchestrator.engine.places.in_place.porter")
         data = json.dumps({"porter.py": program, "spec.json": json.dumps(spec)}).encode()
         digest = hashlib.sha256(data).hexdigest()
         command = ("python3", "-I", "-S", "-c", _BOOT, STATE, str(len(data)), digest)

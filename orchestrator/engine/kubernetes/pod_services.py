@@ -13,20 +13,20 @@ from typing import Any, Literal, NoReturn
 
 import websocket
 
-from orchestrator.engine.kubernetes.channel import hang_up
-from orchestrator.engine.kubernetes.job_pod import JobPod
-from orchestrator.engine.kubernetes.losses import state_of
-from orchestrator.engine.kubernetes.pod import is_ordered, literal, resources, tmpfs_of
-from orchestrator.engine.kubernetes.pod_step import PodContainer
-from orchestrator.engine.place import PlaceSpec, Step
-from orchestrator.engine.protocol import ContainerState, LogChunk
-from orchestrator.engine.spec import TmpfsMount
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     EngineError,
     EngineUnavailableError,
     NotRunningError,
     UnsupportedError,
 )
+from orchestrator.engine.interface.protocol import ContainerState, LogChunk
+from orchestrator.engine.interface.spec import TmpfsMount
+from orchestrator.engine.kubernetes.channel import hang_up
+from orchestrator.engine.kubernetes.job_pod import JobPod
+from orchestrator.engine.kubernetes.losses import state_of
+from orchestrator.engine.kubernetes.pod import is_ordered, literal, resources, tmpfs_of
+from orchestrator.engine.kubernetes.pod_step import PodContainer
+from orchestrator.engine.places.place import PlaceSpec, Step
 
 UNORDERED = 0
 """Number of the run in the identifiers of such containers: steps begin with the run 1."""
@@ -111,7 +111,7 @@ def _in_memory(step: Step) -> Iterator[tuple[str, TmpfsMount]]:
 
 
 class PodService(PodContainer):
-    """Implements `orchestrator.engine.protocol.Container` for a container that starts with its pod.
+    """Implements `engine.interface.protocol.Container` for a container that starts with its pod.
 
     It ends with the pod, too: nothing outside of it can end it alone.
     """

@@ -5,14 +5,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
+from orchestrator.base.errors import EngineError, EngineUnavailableError
+from orchestrator.base.events import Stream
+from orchestrator.engine.interface.protocol import (
+    ContainerState,
+    ExitStatus,
+    LogChunk,
+    TerminalSize,
+    Usage,
+)
 from orchestrator.engine.kubernetes.channel import PodProcess
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.losses import ENDED, end_of_place, is_running, state_of
 from orchestrator.engine.kubernetes.pod import PORTER, container_name
-from orchestrator.engine.porter_calls import understood
-from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, TerminalSize, Usage
-from orchestrator.errors import EngineError, EngineUnavailableError
-from orchestrator.events import Stream
+from orchestrator.engine.places.porter_calls import understood
 
 _LOOK = 0.5
 """Seconds between two looks at a pod."""
@@ -102,7 +108,7 @@ class PodContainer:
 
 
 class PodStep(PodContainer):
-    """Implements `orchestrator.engine.protocol.Container` for one run of a step."""
+    """Implements `orchestrator.engine.interface.protocol.Container` for one run of a step."""
 
     def __init__(self, pod: JobPod, step: str, run: int) -> None:
         """Store the arguments.

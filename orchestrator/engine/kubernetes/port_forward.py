@@ -7,11 +7,11 @@ from contextlib import ExitStack, suppress
 
 import websocket
 
+from orchestrator.base.errors import NotRunningError, OrchestratorError, PortTakenError
 from orchestrator.engine.kubernetes.channel import hang_up
 from orchestrator.engine.kubernetes.cluster import patient
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.pod import PORTER
-from orchestrator.errors import NotRunningError, OrchestratorError, PortTakenError
 
 _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1

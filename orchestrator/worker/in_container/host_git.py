@@ -1,7 +1,7 @@
 """Run git in a container on a git directory that the host created, and collect messages.
 
 The messages tell the user about work that was left out or changed. The host sets the environment
-variables in `orchestrator.worker.pack`.
+variables in `orchestrator.worker.steps.pack`.
 """
 
 import errno

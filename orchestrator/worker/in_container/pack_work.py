@@ -1,7 +1,7 @@
 """Pack the files that a worker wrote, INSIDE a helper container, after the worker has ended.
 
 The container's Python receives this module and those that it imports as one text (see
-`orchestrator.files.bundle`), so all of them import only the standard library and each other. They
+`base.files.bundle`), so all of them import only the standard library and each other. They
 run as the worker's own user, without network, on files that may be hostile; the host checks all
 output again. The worker's git configuration is never read: git uses a directory that the host
 created.

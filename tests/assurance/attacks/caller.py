@@ -114,7 +114,7 @@ def _interpreter(caller: Caller) -> str:
     for python in tried:
         try:
             # A shell starts the interpreter: setpriv itself could start one that only root may.
-            start = f"exec {python} -c 'import orchestrator.cli.app, docker'"
+            start = f"exec {python} -c 'import orchestrator.faces.cli.app, docker'"
             caller.run("sh", "-c", start, cwd=caller.home)
         except (AssertionError, OSError):
             continue

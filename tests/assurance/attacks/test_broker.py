@@ -8,7 +8,7 @@ import pytest
 from tests.assurance.attacks.attack import SCRIPTS
 from tests.assurance.attacks.caller import Caller
 from tests.assurance.attacks.conftest import CALLERS
-from tests.broker.upstream import Answer, Api, api
+from tests.network.broker.upstream import Answer, Api, api
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import Completed, printed
 from tests.support.repository import git, make_repository

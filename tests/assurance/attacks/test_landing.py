@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.app import run
+from orchestrator.faces.cli.app import run
 from tests.support.repository import git
 
 SHELL = ("--agent-cli", "shell", "--network", "none")

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from orchestrator.cli.app import main
 from orchestrator.engine.docker import network_filter
-from orchestrator.engine.place import PlaceSpec
-from orchestrator.git import command as git
+from orchestrator.engine.places.place import PlaceSpec
+from orchestrator.faces.cli.app import main
+from orchestrator.repository.git import command as git
 from tests.assurance.faults.points import (
     FLOW_POINTS,
     GIT_POINTS,

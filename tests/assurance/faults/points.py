@@ -112,7 +112,7 @@ def _named(**points: Point | tuple[Point, Point]) -> dict[str, Point]:
     return found
 
 
-_WRITE = "orchestrator.files.atomic:write_atomically"
+_WRITE = "orchestrator.base.files.atomic:write_atomically"
 
 POINTS = _named(
     planning=Point(target="orchestrator.runs.runner:check_run", when="before", outcome="nothing"),
@@ -123,10 +123,12 @@ POINTS = _named(
     run_json=Point(target=_WRITE, when="before", argument="/run.json", outcome="unbegun"),
     unclaimed=Point(target="RunDirectory.create", when="after", private=False),
     claim=Point(
-        target="orchestrator.git.repository:Repository.claim", when="after", outcome="refused"
+        target="orchestrator.repository.repository:Repository.claim",
+        when="after",
+        outcome="refused",
     ),
     claimed=Point(
-        target="orchestrator.git.repository:Repository.claim", when="after", private=False
+        target="orchestrator.repository.repository:Repository.claim", when="after", private=False
     ),
     keep_inputs=(
         Point(target="keep_inputs", when="before", outcome="refused"),
@@ -147,18 +149,18 @@ POINTS = _named(
     lay_out=_around("_write_files"),
     helper_ready=_around("Helper.await_ready"),
     filter=_around("NetworkFilter.apply"),
-    remove_network=_around("orchestrator.runs.shared_resources:_remove_network"),
+    remove_network=_around("orchestrator.runs.live.shared_resources:_remove_network"),
     setup=_around("start_again", stages=True),
     note_setup=_around("Checkpoints.note_stage", stages=True),
     teardown=_around("start_again", argument="'teardown'", stages=True),
     note_teardown=_around("Checkpoints.note_stage", argument="teardown", stages=True),
-    checked_out=_around("orchestrator.worker.checks:make_store", stages=True),
+    checked_out=_around("orchestrator.worker.steps.checks:make_store", stages=True),
     first_check=_around("start_again", argument="'check-1'", stages=True),
     note_check=_around("Checkpoints.note_checks", stages=True),
     last_check=_around("Checkpoints.note_checks", nth=4, stages=True),
     container=(
-        Point(target="orchestrator.execution.launch:create", when="before"),
-        Point(target="orchestrator.execution.launch:create", when="after"),
+        Point(target="orchestrator.sandbox.launch:create", when="before"),
+        Point(target="orchestrator.sandbox.launch:create", when="after"),
     ),
     note_launch=Point(target="Checkpoints.note_launch", when="after"),
     start=Point(target="Launch.starting_now", when="before"),
@@ -167,22 +169,22 @@ POINTS = _named(
     second_output=Point(target="WorkerLog.write", when="after", nth=2),
     wait=Point(target="DockerContainer.wait", when="after", nth=2),
     note_ending=_around("Checkpoints.note_ending"),
-    container_removal=_around("orchestrator.worker.agent_container:_remove"),
+    container_removal=_around("orchestrator.worker.steps.agent_container:_remove"),
     pack=(
-        Point(target="orchestrator.worker.pack:pack", when="before"),
-        Point(target="orchestrator.worker.pack:pack", when="after"),
+        Point(target="orchestrator.worker.steps.pack:pack", when="before"),
+        Point(target="orchestrator.worker.steps.pack:pack", when="after"),
     ),
-    pack_start=Point(target="orchestrator.worker.pack:_wait_for_end", when="before"),
+    pack_start=Point(target="orchestrator.worker.steps.pack:_wait_for_end", when="before"),
     check=_around("_make_quarantine"),
     keep_refs=_around("import_kept"),
     between_kept_refs=Point(target="_drop_old", when="after"),
-    accept_pack=_around("orchestrator.git.quarantine:accept_pack"),
+    accept_pack=_around("orchestrator.repository.incoming.quarantine:accept_pack"),
     note_harvested=_around("Checkpoints.note_harvested"),
-    move_branch=_around("orchestrator.git.repository:Repository.move_branch"),
+    move_branch=_around("orchestrator.repository.repository:Repository.move_branch"),
     update=_around("Worktree.update"),
     update_behind_scratch=Point(target="Worktree.update", when="before", pause=2.0),
-    scratch=_around("orchestrator.worker.harvest:discard_scratch"),
-    handover=_around("orchestrator.workspace.artifacts:take"),
+    scratch=_around("orchestrator.worker.harvest.harvest:discard_scratch"),
+    handover=_around("orchestrator.worker.workspace.artifacts:take"),
     handover_moved=Point(target="_cleaned", when="before"),
     result=(
         Point(target="RunDirectory.write_result", when="before"),
@@ -191,17 +193,19 @@ POINTS = _named(
     second_result=_around("RunDirectory.write_result", nth=2),
     run_result=_around("RunDirectory.write_run_result"),
     sweep=_around("_sweep"),
-    forget=_around("orchestrator.runs.shared_resources:forget"),
+    forget=_around("orchestrator.runs.live.shared_resources:forget"),
 )  # fmt: skip
 
 POINTS |= _named(
-    make_checkout=_around("orchestrator.workspace.shared_checkout:_make", worktrees="end"),
+    make_checkout=_around("orchestrator.worker.workspace.shared_checkout:_make", worktrees="end"),
     seal_checkout=_around("_seal", worktrees="end"),
     take_checkout=_around("Checkouts.take", nth=2, worktrees="end"),
     shared_store=_around("orchestrator.worker.prepare:make_store", worktrees="end"),
     shared_output=Point(target="WorkerLog.write", when="after", worktrees="end"),
-    shared_pack=_around("orchestrator.worker.pack:pack", worktrees="end"),
-    shared_branch=_around("orchestrator.git.repository:Repository.move_branch", worktrees="end"),
+    shared_pack=_around("orchestrator.worker.steps.pack:pack", worktrees="end"),
+    shared_branch=_around(
+        "orchestrator.repository.repository:Repository.move_branch", worktrees="end"
+    ),
     show_worktree=_around("show_worktree", worktrees="end"),
     shown_worktree=_around("orchestrator.worker.prepare:check_out", worktrees="end"),
     note_shown=_around("Checkpoints.note_shown", worktrees="end"),
@@ -213,11 +217,11 @@ POINTS |= _named(
     plain_harvest=_around("pack_plainly", plain=True),
     plain_read=_around("read_plain_files", plain=True),
     plain_commit=_around("commit_plainly", plain=True),
-    plain_scratch=_around("orchestrator.git.plain_commit:make_bare", plain=True),
+    plain_scratch=_around("orchestrator.repository.commits.plain_commit:make_bare", plain=True),
     plain_check=_around("_make_quarantine", plain=True),
-    plain_accept=_around("orchestrator.git.quarantine:accept_pack", plain=True),
+    plain_accept=_around("orchestrator.repository.incoming.quarantine:accept_pack", plain=True),
     plain_note=_around("Checkpoints.note_harvested", plain=True),
-    plain_branch=_around("orchestrator.git.repository:Repository.move_branch", plain=True),
+    plain_branch=_around("orchestrator.repository.repository:Repository.move_branch", plain=True),
     plain_forget=_around("Workspace.forget_written", plain=True),
     plain_update=_around("Worktree.update", plain=True),
     plain_shared=_around("commit_plainly", plain=True, worktrees="none"),
@@ -257,11 +261,12 @@ POINTS |= _named(
     streams_output=Point(target="WorkerLog.write", when="after", streams=True),
     streams_ending=_around("Checkpoints.note_ending", streams=True),
     streams_removal=_around("VolumeStep.remove", streams=True),
-    streams_pack=_around("orchestrator.worker.pack:pack", streams=True),
+    streams_pack=_around("orchestrator.worker.steps.pack:pack", streams=True),
     streams_take=_around("VolumePlace.take", streams=True),
-    streams_accept=_around("orchestrator.git.quarantine:accept_pack", streams=True),
+    streams_accept=_around("orchestrator.repository.incoming.quarantine:accept_pack", streams=True),
     streams_harvested=_around("Checkpoints.note_harvested", streams=True),
-    streams_branch=_around("orchestrator.git.repository:Repository.move_branch", streams=True),
+    streams_branch=_around("orchestrator.repository.repository:Repository.move_branch",
+        streams=True),
     streams_place_removal=_around("Volumes.remove", streams=True),
     streams_result=_around("RunDirectory.write_result", streams=True),
     streams_setup=_around("Checkpoints.note_stage", stages=True, streams=True),
@@ -274,9 +279,9 @@ FLOW_POINTS = _named(
     flow_merge=_around("integrate", nth=4),
     flow_base=_around("RunDirectory.note_base", nth=3),
     flow_move=Point(
-        target="orchestrator.scheduling.dependencies:_move_branch", when="after", nth=3
+        target="orchestrator.runs.scheduling.dependencies:_move_branch", when="after", nth=3
     ),
-    flow_objects=_around("orchestrator.scheduling.dependencies:ready_more", nth=3),
+    flow_objects=_around("orchestrator.runs.scheduling.dependencies:ready_more", nth=3),
     flow_pack=Point(target="orchestrator.worker.prepare:pack_since", when="before", nth=3),
     flow_inputs=_around("Shared.give_inputs"),
     flow_start=Point(target="DockerContainer.start", when="after", nth=3),
@@ -286,40 +291,40 @@ FLOW_POINTS = _named(
 
 _ANSWER = "StoredAnswers.put"
 LANDING_POINTS = _named(
-    land_import=_around("orchestrator.landing.merge:import_commits"),
+    land_import=_around("orchestrator.review.landing.merge:import_commits"),
     land_verdict=_around("StoredVerdicts.put", nth=2),
-    land_checked=_around("orchestrator.runs.commit_checks:cleanup", nth=2),
+    land_checked=_around("orchestrator.runs.purposes.commit_checks:cleanup", nth=2),
     land_marked=_around("Chain.add_marked"),
     land_ask=_around("ConflictAgent._execute"),
     land_asked=_around(_ANSWER),
     land_agent_output=Point(target="WorkerLog.write", when="after", argument="resolving"),
     land_agent_ended=_around("ConflictAgent._proposal"),
-    land_agent_removed=_around("orchestrator.runs.conflict_agent:cleanup"),
+    land_agent_removed=_around("orchestrator.runs.purposes.conflict_agent:cleanup"),
     land_answered=_around(_ANSWER, nth=2),
     land_resolved=_around("Chain.add_tree"),
-    land_record=_around("orchestrator.landing.land:write_record"),
+    land_record=_around("orchestrator.review.landing.land:write_record"),
     land_begin=_around("note_under_way"),
-    land_move=_around("orchestrator.landing.land:_move"),
+    land_move=_around("orchestrator.review.landing.land:_move"),
     land_files=_around("bring_forward"),
     land_done=_around("forget_under_way"),
 )
 """Points of `merge --queue` with an agent that resolves a conflict."""
 
 TURN_POINTS = _named(
-    turn_private=Point(target="orchestrator.runs.continuing:keep_private", when="after"),
-    turn_queue=_around("orchestrator.runs.continuing:queue_message"),
+    turn_private=Point(target="orchestrator.runs.resuming.continuing:keep_private", when="after"),
+    turn_queue=_around("orchestrator.runs.resuming.continuing:queue_message"),
     turn_given_up=_around("Checkpoints.note_given_up"),
-    turn_take=_around("orchestrator.worker.turns:take_message"),
-    turn_reopen=Point(target="orchestrator.scheduling.scheduler:reopen", when="after"),
+    turn_take=_around("orchestrator.worker.turns.turns:take_message"),
+    turn_reopen=Point(target="orchestrator.runs.scheduling.scheduler:reopen", when="after"),
     turn_archive=_around("orchestrator.worker.attempts:_archive_attempt"),
-    turn_session=_around("orchestrator.worker.sessions:make_session"),
+    turn_session=_around("orchestrator.worker.turns.sessions:make_session"),
     turn_prepared=Point(target="Checkpoints.note_prepared", when="after"),
-    turn_container=Point(target="orchestrator.execution.launch:create", when="after"),
+    turn_container=Point(target="orchestrator.sandbox.launch:create", when="after"),
     turn_start=Point(target="Launch.starting_now", when="before"),
     turn_output=Point(target="WorkerLog.write", when="after"),
     turn_ending=Point(target="Checkpoints.note_ending", when="after"),
-    turn_kept=_around("orchestrator.worker.sessions:keep_session"),
-    turn_branch=_around("orchestrator.git.repository:Repository.move_branch"),
+    turn_kept=_around("orchestrator.worker.turns.sessions:keep_session"),
+    turn_branch=_around("orchestrator.repository.repository:Repository.move_branch"),
     turn_harvested=Point(target="Checkpoints.note_harvested", when="after"),
     turn_last=Point(target="Checkpoints.note_last", when="before"),
     turn_result=_around("RunDirectory.write_result"),

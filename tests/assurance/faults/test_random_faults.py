@@ -13,7 +13,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.labels import REPOSITORY, WORKER
+from orchestrator.engine.interface.labels import REPOSITORY, WORKER
 from tests.assurance.faults.counter import tally
 from tests.assurance.faults.world import World
 from tests.support.cli import start

@@ -12,8 +12,8 @@ from typing import Any
 
 import docker
 
-from orchestrator.cli.app import run
-from orchestrator.engine.labels import REPOSITORY
+from orchestrator.engine.interface.labels import REPOSITORY
+from orchestrator.faces.cli.app import run
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.assurance.faults.counter import Tally
 from tests.support.cli import Completed, orchestrator

@@ -8,12 +8,12 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator.errors import OrchestratorError
-from orchestrator.git.changes import changes
-from orchestrator.git.packed_work import Harvested
-from orchestrator.git.quarantine import import_harvest
-from orchestrator.git.secret_scan import leaks
-from orchestrator.text.redact import Redactor
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.text.redact import Redactor
+from orchestrator.repository.commits.changes import changes
+from orchestrator.repository.incoming.packed_work import Harvested
+from orchestrator.repository.incoming.quarantine import import_harvest
+from orchestrator.repository.incoming.secret_scan import leaks
 from tests.assurance.fuzz.world import BRANCH, World
 
 Snapshot = dict[str, tuple[int, str]]

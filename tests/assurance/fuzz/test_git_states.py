@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.kept_refs import import_kept, kept_prefix
-from orchestrator.git.quarantine import import_harvest
-from orchestrator.text.redact import Redactor
+from orchestrator.base.text.redact import Redactor
+from orchestrator.repository.incoming.kept_refs import import_kept, kept_prefix
+from orchestrator.repository.incoming.quarantine import import_harvest
 from orchestrator.worker.in_container import pack_work
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.states import Worker

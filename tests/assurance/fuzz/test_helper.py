@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.files.bundle import bundle
-from orchestrator.state.worker_directory import Store
+from orchestrator.base.files.bundle import bundle
+from orchestrator.state.worker.worker_directory import Store
 from orchestrator.worker.in_container.host_git import last_line
 from tests.assurance.fuzz.oracle import Snapshot, check_import, plain, snapshot
 from tests.assurance.fuzz.seeds import Seeds

@@ -4,10 +4,10 @@ import re
 import shutil
 from pathlib import Path
 
-from orchestrator.git.merge_tree import merge_pairs, quarantine
-from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch
-from orchestrator.landing.conflict_matrix import find_conflicts, path_text
+from orchestrator.repository.commits.merge_tree import merge_pairs, quarantine
+from orchestrator.repository.repository import Repository
+from orchestrator.review.landing.branches import Branch
+from orchestrator.review.landing.conflict_matrix import find_conflicts, path_text
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.trios import Trio, merged_by_git
 

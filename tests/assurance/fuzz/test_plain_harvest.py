@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.command import Git
-from orchestrator.git.plain_commit import PlainCommit, PlainFiles, commit_plainly, takes_as_they_are
-from orchestrator.workspace.plain_files import read_plain_files
+from orchestrator.repository.commits.plain_commit import (
+    PlainCommit,
+    PlainFiles,
+    commit_plainly,
+    takes_as_they_are,
+)
+from orchestrator.repository.git.command import Git
+from orchestrator.worker.workspace.plain_files import read_plain_files
 from tests.assurance.fuzz import workers
 from tests.assurance.fuzz.oracle import check_import, plain
 from tests.assurance.fuzz.seeds import Seeds

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.git.checkout import Worktree
-from orchestrator.git.quarantine import HandedOver, Origin
-from orchestrator.git.repository import Repository
-from orchestrator.state.worker_directory import Store
-from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
+from orchestrator.repository.checkouts.checkout import Worktree
+from orchestrator.repository.incoming.quarantine import HandedOver, Origin
+from orchestrator.repository.repository import Repository
+from orchestrator.state.worker.worker_directory import Store
+from orchestrator.worker.workspace.private_git import StoreOptions, base_objects, make_store
 from tests.assurance.fuzz.objects import Entry
 from tests.support.repository import git
 

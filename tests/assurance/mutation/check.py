@@ -24,9 +24,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.labels import MANAGED, REPOSITORY
-from orchestrator.errors import OrchestratorError
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY
 from tests.assurance.mutation.marks import ROOT
 from tests.assurance.mutation.prefork import Prefork
 from tests.assurance.mutation.protection import Protection

@@ -14,12 +14,12 @@ from tests.assurance.mutation.ways import (
     Without,
 )
 
-SERVER = "tests/broker/test_server.py"
-ANSWERS = "tests/broker/test_answers.py"
-BODIES = "tests/broker/test_bodies.py"
-ISOLATION = "tests/broker/test_isolation.py"
-KEYS = "tests/broker/test_keys.py"
-GIT_HOSTS = "tests/broker/test_repositories.py"
+SERVER = "tests/network/broker/test_server.py"
+ANSWERS = "tests/network/broker/test_answers.py"
+BODIES = "tests/network/broker/test_bodies.py"
+ISOLATION = "tests/network/broker/test_isolation.py"
+KEYS = "tests/network/broker/test_keys.py"
+GIT_HOSTS = "tests/network/broker/test_repositories.py"
 BROKER = "tests/system/test_broker.py"
 
 

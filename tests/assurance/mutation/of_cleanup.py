@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from tests.assurance.mutation.protection import Protection, marked
 from tests.assurance.mutation.ways import Always, Give, Instead, Never, Remove, Replace, Without
 
-CLEANUP = "tests/cleanup/test_remove.py"
-KEPT = "tests/git/test_kept_refs.py"
-CHOICE = "tests/cleanup/test_selection.py"
-RESTORE = "tests/cleanup/test_restore.py"
+CLEANUP = "tests/runs/cleanup/test_remove.py"
+KEPT = "tests/repository/test_kept_refs.py"
+CHOICE = "tests/runs/cleanup/test_selection.py"
+RESTORE = "tests/runs/cleanup/test_restore.py"
 NAMES = "tests/runs/test_naming.py"
-PLACES = "tests/cli/test_odd_places.py"
+PLACES = "tests/faces/cli/test_odd_places.py"
 ACCEPTANCE = "tests/system/test_acceptance.py"
 
 
@@ -22,7 +22,7 @@ def cleanup() -> Iterator[Protection]:
         ("work of lost place is not replaced", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/test_machine.py",),
+        ("tests/base/test_machine.py",),
         ("tests of live processes are left alone", Instead("True")),
     )  # fmt: skip
     yield from marked(

@@ -26,11 +26,11 @@ FILTER = "tests/engine/docker/test_network_filter.py"
 GATEWAY = "tests/system/test_gateway.py"
 GATEWAY_CONTAINER = "tests/engine/docker/test_gateway.py"
 NAMES = "tests/system/test_gateway_names.py"
-CONFIGURATIONS = "tests/gateway/test_configurations.py"
-HOSTS = "tests/gateway/test_hosts.py"
+CONFIGURATIONS = "tests/network/gateway/test_configurations.py"
+HOSTS = "tests/network/gateway/test_hosts.py"
 PROJECT_IMAGES = "tests/system/test_project_images.py"
 ARCHIVE = "tests/engine/images/test_archive.py"
-UNINSTALL = "tests/cleanup/test_uninstall.py"
+UNINSTALL = "tests/runs/cleanup/test_uninstall.py"
 SECCOMP = "tests/engine/docker/test_seccomp.py"
 SERVICES = "tests/worker/test_services.py"
 _NETWORKS = (
@@ -179,7 +179,7 @@ def engine() -> Iterator[Protection]:
         ("counters are read when the command ends", Without("is_last")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_mount_tests.py",),
+        ("tests/worker/workspace/test_mount_tests.py",),
         ("mounts are tested for each engine", Replace("features.fingerprint", "''")),
         ("mounts are tested with the run's runtime", Without("runtime")),
         ("copies are tested before the first worker", Never()),
@@ -244,7 +244,7 @@ def guard() -> Iterator[Protection]:
          Without("left.labels.get(ROLE) in _OF_THE_RUN")),
     )  # fmt: skip
     yield from marked(
-        ("tests/runs/test_repositories.py", "tests/execution/test_run_network.py"),
+        ("tests/runs/test_repositories.py", "tests/sandbox/test_run_network.py"),
         ("no container starts before the host is blocked", Remove()),
         ("network stays while a worker may need it", Always()),
     )  # fmt: skip
@@ -397,7 +397,7 @@ def images() -> Iterator[Protection]:
         ("image does not mislead git", Instead("{}")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_copy_untracked.py",),
+        ("tests/worker/workspace/test_copy_untracked.py",),
         ("ignored files excluded from images", Remove()),
     )  # fmt: skip
     yield from marked(

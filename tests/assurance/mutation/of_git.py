@@ -14,8 +14,8 @@ from tests.assurance.mutation.ways import (
     Without,
 )
 
-GATE = "tests/git/test_repository_config.py"
-PROGRAMS = "tests/git/test_programs.py"
+GATE = "tests/repository/test_repository_config.py"
+PROGRAMS = "tests/repository/test_programs.py"
 _PROGRAMS = {
     "hooks": r"core\.hookspath",
     "fsmonitor": r"core\.fsmonitor",
@@ -56,7 +56,7 @@ def gate() -> Iterator[Protection]:
     """Return the settings, variables and limits of every git command."""
     twice = "defence in depth: a configured program is overridden, too"
     yield from marked(
-        (GATE, "tests/git tests/cleanup", "tests/runs/test_repositories.py"),
+        (GATE, "tests/repository tests/runs/cleanup", "tests/runs/test_repositories.py"),
         ("hooks disabled", Without("'core.hooksPath'", at="git-settings")),
         ("fsmonitor disabled", Without("'core.fsmonitor'", at="git-settings"), twice),
         ("attributes file disabled", Without("'core.attributesFile'", at="git-settings")),
@@ -117,7 +117,7 @@ def gate() -> Iterator[Protection]:
 def comparisons() -> Iterator[Protection]:
     """Return the limits on the list of a worker's changes."""
     yield from marked(
-        ("tests/git/test_changes.py", GATE),
+        ("tests/repository/test_changes.py", GATE),
         ("comparisons do not run textconv",
          Without("'--no-textconv'", at="options-of-comparisons"),
          "defence in depth: counting lines runs no such program"),
@@ -137,7 +137,7 @@ def comparisons() -> Iterator[Protection]:
 def searches() -> Iterator[Protection]:
     """Return the limits on the search for secrets in commits."""
     yield from marked(
-        ("tests/git/test_secret_scan.py",),
+        ("tests/repository/test_secret_scan.py",),
         ("number of reported places limited", Without("len(places) <= MOST_PLACES")),
         ("number of searched objects limited", Never()),
         ("searched bytes and time limited", Never()),
@@ -150,8 +150,8 @@ def searches() -> Iterator[Protection]:
 
 def repository() -> Iterator[Protection]:
     """Return the protections of the orchestrator's own use of git."""
-    tests = (GATE, "tests/git tests/cleanup", "tests/runs/test_repositories.py",
-             "tests/git/test_quarantine.py")  # fmt: skip
+    tests = (GATE, "tests/repository tests/runs/cleanup", "tests/runs/test_repositories.py",
+             "tests/repository/test_quarantine.py")  # fmt: skip
     empty = "defence in depth: an empty `process` has the same effect in this git"
     yield from marked(
         tests,
@@ -168,24 +168,24 @@ def repository() -> Iterator[Protection]:
          Text(" {name}.required=false", at="filters-disabled")),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_required_filters.py",),
+        ("tests/repository/test_required_filters.py",),
         ("files under a required filter are found", Never()),
         ("text that a later commit removed counts", Without("each")),
         ("attributes that a worker removed count", Without("base")),
         ("attributes that a worker added count", Without("tip")),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_settings.py",),
+        ("tests/repository/test_settings.py",),
         ("settings are true in every spelling of git", Instead("value == 'yes'")),
         ("key without a value is true", Replace("value if end else 'true'", "value")),
         ("the user's per-worktree configuration is recognised", Without("'--type=bool'")),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_in_progress.py",),
+        ("tests/repository/test_in_progress.py",),
         ("conflicts without an operation are found", Instead("[]")),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_disarm.py", PROGRAMS),
+        ("tests/repository/test_disarm.py", PROGRAMS),
         ("programs at a computed path are disabled", Never()),
         ("programs that do not exist yet are disabled", Without("'/' in word")),
         ("hooks without a path are disabled in worktrees", Without("not is_outside")),

@@ -15,20 +15,20 @@ from tests.assurance.mutation.ways import (
     Without,
 )
 
-REGULAR = "tests/files/test_safe_open.py"
-IMPORT = "tests/git/test_quarantine.py tests/git/test_quarantine_files.py"
-TREES = "tests/git/test_tree_checks.py"
+REGULAR = "tests/base/files/test_safe_open.py"
+IMPORT = "tests/repository/test_quarantine.py tests/repository/test_quarantine_files.py"
+TREES = "tests/repository/test_tree_checks.py"
 HELPER = "tests/worker/test_harvest.py"
-PLAIN = "tests/workspace/test_plain_files.py"
-PLAIN_COMMIT = "tests/git/test_plain_commit.py"
+PLAIN = "tests/worker/workspace/test_plain_files.py"
+PLAIN_COMMIT = "tests/repository/test_plain_commit.py"
 PLAIN_HARVEST = "tests/system/test_plain_harvest.py"
 ROOM = "tests/worker/test_harvest_disk_limit.py"
 STORE = "tests/worker/in_container"
-KEPT = "tests/git/test_kept_refs.py"
-KEPT_IMPORT = "tests/git/test_kept_refs_import.py"
+KEPT = "tests/repository/test_kept_refs.py"
+KEPT_IMPORT = "tests/repository/test_kept_refs_import.py"
 STATES = "tests/assurance/fuzz/test_git_states.py"
 FUZZ = "tests/assurance/fuzz/test_import.py"
-INTEGRATION = "tests/git/test_merge.py tests/git/test_merge_hostile.py"
+INTEGRATION = "tests/repository/test_merge.py tests/repository/test_merge_hostile.py"
 FUZZ_HELPER = "tests/assurance/fuzz/test_helper.py"
 
 
@@ -101,11 +101,11 @@ def harvest() -> Iterator[Protection]:
          Replace("character.isprintable() and character not in '<>'", "character")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_written_files.py", "tests/runs/test_worktrees_setting.py"),
+        ("tests/worker/workspace/test_written_files.py", "tests/runs/test_worktrees_setting.py"),
         ("a written file that no commit has stays", Instead("wanted")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_store_state.py", PLAIN_HARVEST),
+        ("tests/worker/workspace/test_store_state.py", PLAIN_HARVEST),
         ("plain: store must be unchanged", Never()),
         ("plain: packs are those given", Always("packs <= given")),
         ("plain: HEAD must be unchanged", Replace("('HEAD', head)", "()")),
@@ -204,7 +204,7 @@ def helper() -> Iterator[Protection]:
     """Return the protections of the harvest's own container."""
     image = "defence in depth: a worker cannot write these files"
     yield from marked(
-        ("tests/workspace/test_copy_untracked.py",),
+        ("tests/worker/workspace/test_copy_untracked.py",),
         ("copied files are not committed", Remove()),
     )  # fmt: skip
     yield from marked(
@@ -224,7 +224,7 @@ def helper() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         (STORE, HELPER, FUZZ_HELPER,
-         "tests/git/test_kept_refs_attacked.py -k read_in_bounded_time"),
+         "tests/repository/test_kept_refs_attacked.py -k read_in_bounded_time"),
         ("links in the store are not followed", Without("os.O_NOFOLLOW")),
         ("FIFOs in the store do not block", Without("os.O_NONBLOCK")),
         ("refs must be regular files", Never()),

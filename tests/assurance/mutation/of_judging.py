@@ -15,11 +15,11 @@ from tests.assurance.mutation.ways import (
     Without,
 )
 
-_JUDGE = "tests/judging/test_judge.py"
-_PARTS = "tests/judging/test_parts.py"
-_TOURNAMENT = "tests/judging/test_tournament.py"
-_KILLED = "tests/judging/test_killed.py"
-_DOCKER = "tests/cli/commands/test_judge.py"
+_JUDGE = "tests/review/judging/test_judge.py"
+_PARTS = "tests/review/judging/test_parts.py"
+_TOURNAMENT = "tests/review/judging/test_tournament.py"
+_KILLED = "tests/review/judging/test_killed.py"
+_DOCKER = "tests/faces/cli/commands/test_judge.py"
 
 
 def judging() -> Iterator[Protection]:
@@ -58,7 +58,7 @@ def judging() -> Iterator[Protection]:
         ("results are kept for a judgement that is repeated", Remove()),
     )  # fmt: skip
     yield from marked(
-        ("tests/landing/test_excluded.py",),
+        ("tests/review/landing/test_excluded.py",),
         ("workers that the judgement excludes are merged only if a person insists",
          Never(at="excluded-workers-are-merged-only-on-request")),
         ("branch on top of excluded work is excluded too",
@@ -69,19 +69,19 @@ def judging() -> Iterator[Protection]:
         ("web view does not propose to merge excluded workers", Instead("good")),
     )  # fmt: skip
     yield from marked(
-        ("tests/judging/test_protected.py",),
+        ("tests/review/judging/test_protected.py",),
         ("branch that hides failing tests does not pass the queue", Never()),
         ("branch that touches the test runner is merged only by its number", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/judging/test_cheats.py tests/judging/test_parts.py",),
+        ("tests/review/judging/test_cheats.py tests/review/judging/test_parts.py",),
         ("check that succeeds reports no mutant as failed", Remove()),
         ("names are compared as Python compares them", Unwrap(".lower")),
         ("new `__init__.py` among tests controls them", Never("found == 'test'")),
         ("new modules of test runners are compared", Never("found is None")),
     )  # fmt: skip
     yield from marked(
-        ("tests/judging/test_mutants.py", "tests/judging/test_tournament.py"),
+        ("tests/review/judging/test_mutants.py", "tests/review/judging/test_tournament.py"),
         ("mutants are made only where an expectation is always checked",
          Never(at="mutants-only-where-always-checked")),
         ("hidden tests without mutants prove nothing", Never()),
@@ -93,22 +93,22 @@ def judging() -> Iterator[Protection]:
          Instead("{case.number: case.protected for case in cases}")),
     )  # fmt: skip
     yield from marked(
-        ("tests/judging/test_proof.py",),
+        ("tests/review/judging/test_proof.py",),
         ("each test is proved by its own mutant", Instead("failing")),
         ("nothing rests on a test without a mutant", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/judging/test_text_proof.py",),
+        ("tests/review/judging/test_text_proof.py",),
         ("tests in a changed file of the product are those of the base",
          Replace("self._inner_tests[path]", "self._halves_of(after[path].blob)[1]")),
     )  # fmt: skip
     yield from marked(
-        ("tests/judging/test_tripwires.py tests/judging/test_judge.py",),
+        ("tests/review/judging/test_tripwires.py tests/review/judging/test_judge.py",),
         ("only lines that the base has as often are not new", Never()),
         ("candidate that touches the test runner needs a person", Remove()),
     )  # fmt: skip
     yield from marked(
-        ("tests/judging/test_programs.py",),
+        ("tests/review/judging/test_programs.py",),
         ("files that a check executes are compared with the base's", Replace("programs", "()")),
         ("scripts that a build file starts are compared with the base's",
          Without("trees.text_of_base")),
@@ -117,7 +117,7 @@ def judging() -> Iterator[Protection]:
          Both(Without("'__pycache__'"), Without("'*.pyc'"))),
     )  # fmt: skip
     yield from marked(
-        (f"{_PARTS} {_TOURNAMENT}", f"{_DOCKER} tests/cli/commands/test_merge_queue.py"),
+        (f"{_PARTS} {_TOURNAMENT}", f"{_DOCKER} tests/faces/cli/commands/test_merge_queue.py"),
         ("JUnit file declares no document type", Remove()),
         ("coverage file declares no entity", Remove()),
         ("coverage file has a limited number of lines", Never()),

@@ -14,12 +14,12 @@ from tests.assurance.mutation.ways import (
     Without,
 )
 
-_UNFIT = "tests/landing/test_unfit.py"
-_HOSTILE = "tests/landing/test_merge_hostile.py"
-_KILLED = "tests/landing/test_killed.py"
-_MERGE = "tests/landing/test_merge.py"
-_RESOLUTION = "tests/landing/test_resolution.py"
-_REQUESTS = "tests/landing/test_pull_requests.py"
+_UNFIT = "tests/review/landing/test_unfit.py"
+_HOSTILE = "tests/review/landing/test_merge_hostile.py"
+_KILLED = "tests/review/landing/test_killed.py"
+_MERGE = "tests/review/landing/test_merge.py"
+_RESOLUTION = "tests/review/landing/test_resolution.py"
+_REQUESTS = "tests/review/landing/test_pull_requests.py"
 
 
 def landing() -> Iterator[Protection]:
@@ -53,8 +53,8 @@ def landing() -> Iterator[Protection]:
         ("merge into branches of workers is refused", Never()),
     )  # fmt: skip
     yield from marked(
-        (f"{_MERGE} {_HOSTILE}", "tests/cli/commands/test_conflicts.py",
-         "tests/cli/commands/test_merge.py"),
+        (f"{_MERGE} {_HOSTILE}", "tests/faces/cli/commands/test_conflicts.py",
+         "tests/faces/cli/commands/test_merge.py"),
         ("merged trees are checked like harvested trees", Remove()),
         ("rebase of merge commits is refused", Never()),
         ("merged branch belongs to the run", Without("run.run_id == history.run_id")),
@@ -64,7 +64,7 @@ def landing() -> Iterator[Protection]:
         ("failed workers are merged only by number", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/landing/test_queue.py", "tests/cli/commands/test_merge_queue.py"),
+        ("tests/review/landing/test_queue.py", "tests/faces/cli/commands/test_merge_queue.py"),
         ("queue: failed checks are repeated", Replace("2", "1")),
         ("queue: no branch is blamed if the target fails", Never()),
         ("queue: no branch is blamed without an answer", Remove()),
@@ -88,7 +88,7 @@ def landing() -> Iterator[Protection]:
         ("agent: branches of its run are removed", Remove()),
     )  # fmt: skip
     yield from marked(
-        (_REQUESTS, "tests/text/test_quoting.py"),
+        (_REQUESTS, "tests/base/text/test_quoting.py"),
         ("pr: nothing is forced", Text("{commit}:", "+{commit}:")),
         ("pr: programs are not looked up in checkout", Unwrap("absolute_path")),
         ("pr: one ref is pushed", Without("f'remote.{name}.mirror'")),

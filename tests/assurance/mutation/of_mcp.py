@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from tests.assurance.mutation.protection import Protection, marked
 from tests.assurance.mutation.ways import Always, Give, Instead, Never, Remove, Replace, Without
 
-_HOSTILE = "tests/mcp/test_hostile.py"
-_MERGING = "tests/mcp/test_merging.py"
-_STORY = "tests/mcp/test_story.py"
+_HOSTILE = "tests/faces/mcp/test_hostile.py"
+_MERGING = "tests/faces/mcp/test_merging.py"
+_STORY = "tests/faces/mcp/test_story.py"
 
 
 def mcp() -> Iterator[Protection]:

@@ -20,7 +20,7 @@ STEPS = "tests/engine/in_place/test_steps.py"
 SERVICES = "tests/engine/kubernetes/test_services.py"
 FORWARD = "tests/engine/kubernetes/test_port_forward.py"
 INCOMING = "tests/engine/in_place/test_incoming.py"
-BROKER = "tests/execution/test_broker.py"
+BROKER = "tests/sandbox/test_broker.py"
 
 
 def pods() -> Iterator[Protection]:

@@ -16,11 +16,11 @@ from tests.assurance.mutation.ways import (
 )
 
 RUNS = "tests/runs/test_runner.py tests/runs/test_repositories.py"
-LIMITS = "tests/execution/test_limits.py"
-DEADMAN = "tests/execution/test_dead_man_switch.py"
+LIMITS = "tests/sandbox/test_limits.py"
+DEADMAN = "tests/sandbox/test_dead_man_switch.py"
 UNWATCHED = "tests/system/test_dead_man_switch.py"
 ACCEPTANCE = "tests/system/test_acceptance.py"
-CLEANUP = "tests/cleanup/test_remove.py"
+CLEANUP = "tests/runs/cleanup/test_remove.py"
 
 
 def workspace() -> Iterator[Protection]:
@@ -30,14 +30,14 @@ def workspace() -> Iterator[Protection]:
         ("step mounts only its parts", Without("step in part.seen_by")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_private_git.py",),
+        ("tests/worker/workspace/test_private_git.py",),
         ("`.git` pointer read-only", Give("read_only=False")),
         ("base's objects read-only", Give("read_only=False")),
         ("read-only store", Give("read_only=False")),
         ("read-only checkout", Give("read_only=bool(confined)")),
         ("read-only worktree", Give("read_only=bool(confined)")),
     )  # fmt: skip
-    confined = ("tests/workspace/test_confined.py", "tests/system/test_enforced_paths.py")
+    confined = ("tests/worker/workspace/test_confined.py", "tests/system/test_enforced_paths.py")
     yield from marked(
         confined,
         ("worktree read-only outside the paths (overlay)", Give("read_only=self.read_only")),
@@ -65,7 +65,7 @@ def workspace() -> Iterator[Protection]:
         ("confinement is passed to the mounts", Without("confined_to")),
     )  # fmt: skip
     yield from marked(
-        ("tests/files/test_remove_tree.py",),
+        ("tests/base/files/test_remove_tree.py",),
         ("removal does not follow links", Replace("entry.lstat", "entry.stat")),
         ("removal does not follow links below the top",
          Without("follow_symlinks"), "defence in depth: moved entries are checked again"),
@@ -74,35 +74,35 @@ def workspace() -> Iterator[Protection]:
         ("locked directories are removed", Remove()),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_private_git.py", RUNS),
+        ("tests/worker/workspace/test_private_git.py", RUNS),
         ("worker gets only the base's objects",
          Instead("('rev-list', '--objects', '--all', '--not', *cut)")),
         ("objects not writable", Instead("(Path(folder) / name).chmod(0o666)")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_copy_untracked.py",),
+        ("tests/worker/workspace/test_copy_untracked.py",),
         ("copies do not follow links", Without("os.O_NOFOLLOW")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_copy_untracked.py",),
+        ("tests/worker/workspace/test_copy_untracked.py",),
         ("possible secrets are copied only if named", Remove()),
         ("list of the repository chooses nothing until allowed",
          Without("_hash(content) in _allowed(repository)")),
         ("links out of the repository not copied", Never("_leads_out(top, path)")),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_lfs.py",),
+        ("tests/repository/test_lfs.py",),
         ("LFS objects must match their hash",
          Instead("hashlib.file_digest(made, 'sha256').hexdigest() != ''")),
         ("total size of LFS objects limited", Never()),
         ("LFS content requires more than its hash", Without("pointer.oid in known")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_private_git.py",),
+        ("tests/worker/workspace/test_private_git.py",),
         ("worker is never root", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_shared_checkout.py",),
+        ("tests/worker/workspace/test_shared_checkout.py",),
         ("changed checkout is not shared", Always("not c.exists() or is_intact(c)")),
         ("change times of a shared checkout are compared", Replace("info.st_ctime_ns", "0")),
         ("owners of a shared checkout are compared",
@@ -117,14 +117,14 @@ def workspace() -> Iterator[Protection]:
         ("incomplete checkout is not shared", Remove()),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_shared_checkout.py", "tests/git/test_shared_packs.py"),
+        ("tests/worker/workspace/test_shared_checkout.py", "tests/repository/test_shared_packs.py"),
         ("shared checkouts are private to the caller", Without("info.st_mode & 63")),
         ("link in place of shared checkouts is not followed", Without("os.O_NOFOLLOW")),
         ("link in place of the lock of shared checkouts is not followed",
          Without("os.O_NOFOLLOW", at="link-at-lock-of-checkouts-is-not-followed")),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_shared_packs.py",),
+        ("tests/repository/test_shared_packs.py",),
         ("packs are shared only with descendants of their base",
          Replace("None", "next(iter(known))")),
         ("packs are shared only with an equally shallow history", Without("manifest.cut == cut")),
@@ -154,7 +154,7 @@ def workspace() -> Iterator[Protection]:
         ("limits of a run hold for tasks of a recorded workflow", Give("exclude_unset=False")),
     )  # fmt: skip
     yield from marked(
-        ("tests/files/test_change_owner.py",),
+        ("tests/base/files/test_change_owner.py",),
         ("change of owner with `chown` does not follow links",
          Instead("['chown', '-R', '-L', f'{owner[0]}:{owner[1]}', '--', *map(str, paths)]")),
         ("change of owner of few files does not follow links", Without("follow_symlinks")),
@@ -162,18 +162,18 @@ def workspace() -> Iterator[Protection]:
         ("worktree's top stays the caller's", Without("path.name != '.git'")),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_submodules.py",),
+        ("tests/repository/test_submodules.py",),
         ("submodule names cannot lead out of `modules`", Without("_is_usable(name)")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_private_git.py", "tests/worker/test_harvest.py", RUNS),
+        ("tests/worker/workspace/test_private_git.py", "tests/worker/test_harvest.py", RUNS),
         ("no automatic garbage collection in the store",
          Text("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")),
         ("newlines in settings are replaced",
          Instead('value.replace(\'\\\\\', \'\\\\\\\\\').replace(\'"\', \'\\\\"\')')),
     )  # fmt: skip
     yield from marked(
-        ("tests/git/test_worktree.py", "tests/git/test_disarm.py", RUNS,
+        ("tests/repository/test_worktree.py", "tests/repository/test_disarm.py", RUNS,
          f"{ACCEPTANCE} -k filters"),
         ("programs of the tree disabled in the worktree", Remove()),
         ("index locked by the user's git is left alone", Replace("'xb'", "'wb'")),
@@ -207,11 +207,11 @@ def limits() -> Iterator[Protection]:
         ("SIGKILL after grace", Remove()),
     )  # fmt: skip
     yield from marked(
-        ("tests/scheduling/test_scheduler.py",),
+        ("tests/runs/scheduling/test_scheduler.py",),
         ("container that fails to start is removed", Remove()),
     )  # fmt: skip
     yield from marked(
-        ("tests/scheduling/test_scheduler.py", "tests/runs/test_runner.py"),
+        ("tests/runs/scheduling/test_scheduler.py", "tests/runs/test_runner.py"),
         ("ended container is removed", Instead("None")),
         ("container is removed after any error", Remove()),
     )  # fmt: skip
@@ -225,7 +225,7 @@ def limits() -> Iterator[Protection]:
         ("begun worker is not failed by its preparation", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/execution/test_output.py", "tests/runs/test_secrets.py"),
+        ("tests/sandbox/test_output.py", "tests/runs/test_secrets.py"),
         ("log on disk limited", Instead("data")),
         ("length of lines limited", Instead("started + tail", at="length-of-log-lines-limited")),
         ("lines are sanitised", Unwrap("output_line")),
@@ -234,12 +234,12 @@ def limits() -> Iterator[Protection]:
          Replace("redacted.flush()", "redacted._held")),
     )  # fmt: skip
     yield from marked(
-        (LIMITS, "tests/files/test_walk.py", RUNS),
+        (LIMITS, "tests/base/files/test_walk.py", RUNS),
         ("time of measurements limited", Give("until=math.inf")),
         ("hard links count once", Always()),
     )  # fmt: skip
     yield from marked(
-        ("tests/files/test_walk.py", LIMITS),
+        ("tests/base/files/test_walk.py", LIMITS),
         ("walks do not follow links", Without("os.O_NOFOLLOW")),
         ("walks use `lstat`", Without("follow_symlinks")),
         ("walks open directories by descriptor",
@@ -274,14 +274,14 @@ def limits() -> Iterator[Protection]:
         ("later containers are left alone", Always("started.timestamp() <= before")),
     )  # fmt: skip
     yield from marked(
-        ("tests/execution/test_supervisor.py", "tests/execution/test_watchdog.py", UNWATCHED),
+        ("tests/sandbox/test_supervisor.py", "tests/sandbox/test_watchdog.py", UNWATCHED),
         ("deadline does not wait for measurements",
          Instead("setattr(self, '_look_once', self.meter.look())")),
         ("question at the deadline is reported", Remove()),
         ("deadline does not wait for callbacks", Instead("self._tell_stopping()")),
     )  # fmt: skip
     yield from marked(
-        ("tests/execution/test_supervisor.py", "tests/execution/test_watchdog.py", UNWATCHED),
+        ("tests/sandbox/test_supervisor.py", "tests/sandbox/test_watchdog.py", UNWATCHED),
         ("switch gets every deadline", Remove()),
     )  # fmt: skip
 
@@ -289,7 +289,7 @@ def limits() -> Iterator[Protection]:
 def words() -> Iterator[Protection]:
     """Return the protections from text that a worker prints."""
     yield from marked(
-        ("tests/text/test_sanitize.py",),
+        ("tests/base/text/test_sanitize.py",),
         ("control characters are replaced", Without("'Cc'", at="hidden-characters-are-replaced")),
         ("format characters are replaced", Without("'Cf'", at="hidden-characters-are-replaced")),
         ("lone surrogates are replaced", Without("'Cs'", at="hidden-characters-are-replaced")),
@@ -300,12 +300,12 @@ def words() -> Iterator[Protection]:
         ("length of lines limited", Instead("clean")),
     )  # fmt: skip
     yield from marked(
-        ("tests/execution/test_output.py",),
+        ("tests/sandbox/test_output.py",),
         ("rate of recorded progress limited", Never("not (now or since > wait)")),
         ("rate of recorded progress falls with time", Instead("_RECORDED")),
     )  # fmt: skip
     yield from marked(
-        ("tests/files/test_arrival_times.py", "tests/cli/commands/test_logs.py"),
+        ("tests/base/files/test_arrival_times.py", "tests/faces/cli/commands/test_logs.py"),
         ("rate of recorded times limited", Never()),
         ("number of recorded times limited", Never()),
         ("records of times are bounded", Give("most=1 << 40")),
@@ -313,16 +313,16 @@ def words() -> Iterator[Protection]:
          Replace(r'text.replace("\n", "\n" + prefix)', "text")),
     )  # fmt: skip
     yield from marked(
-        ("tests/execution/test_watchdog.py",),
+        ("tests/sandbox/test_watchdog.py",),
         ("number of interventions limited", Replace("self._left", "None")),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/commands/test_conflicts.py",),
+        ("tests/faces/cli/commands/test_conflicts.py",),
         ("a file that receives stdout and stderr of a job is its log",
          Without("os.path.samestat(info, os.fstat(2))")),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/output/test_ci.py",),
+        ("tests/faces/cli/output/test_ci.py",),
         ("CI commands within a line are broken up",
          Replace("_ANYWHERE.sub(f'#{_MARK}', text)", "text")),
         ("CI commands at a line's start are broken up",
@@ -332,17 +332,17 @@ def words() -> Iterator[Protection]:
         ("CI commands in JSON are escaped", Unwrap(".replace")),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/output/test_ci.py",),
+        ("tests/faces/cli/output/test_ci.py",),
         ("CI commands in several chunks are broken up",
          Replace(r"text.rfind('\n') + 1", "len(text)")),
         ("output of `exec` is cleaned in a job", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/output/test_ci.py",),
+        ("tests/faces/cli/output/test_ci.py",),
         ("`logs --raw` refused in a job", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/execution/test_verdict.py",),
+        ("tests/sandbox/test_verdict.py",),
         ("observations override the agent's report", Remove()),
         ("a lost network explains a failure", Instead("verdict.with_note(verdict.message)")),
         ("non-zero exit code is no success", Never("failed")),
@@ -352,7 +352,7 @@ def words() -> Iterator[Protection]:
 def secrets() -> Iterator[Protection]:
     """Return the protections that keep a secret in memory only."""
     yield from marked(
-        ("tests/text/test_redact.py",),
+        ("tests/base/text/test_redact.py",),
         ("values are redacted", Unwrap("sub")),
         ("values between escape sequences are redacted", Instead("[]")),
         ("values in base64 are redacted", Remove()),
@@ -420,7 +420,7 @@ def secrets() -> Iterator[Protection]:
 
 def triggers() -> Iterator[Protection]:
     """Return the protections of alerts and notifications from a worker's output."""
-    tests = ("tests/execution/test_watchdog.py",)
+    tests = ("tests/sandbox/test_watchdog.py",)
     yield from marked(
         tests,
         ("number of remembered error lines limited", Never()),
@@ -458,7 +458,7 @@ def caches() -> Iterator[Protection]:
         ("tests/worker/test_place.py",),
         ("caches are filled only from files of this machine", Never()),
     )
-    tests = ("tests/workspace/test_caches.py", "tests/system/test_caches_offline.py")
+    tests = ("tests/worker/workspace/test_caches.py", "tests/system/test_caches_offline.py")
     yield from marked(
         tests,
         ("each worker has its own copy", Give("source=lower")),
@@ -473,7 +473,7 @@ def caches() -> Iterator[Protection]:
         ("caches of live runs are kept", Never("run.other_user is None and run.is_live()")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_artifacts.py",),
+        ("tests/worker/workspace/test_artifacts.py",),
         ("no link or special file is copied", Instead("not stat.S_ISDIR(info.st_mode)")),
         ("a copy replaces nothing", Without("os.O_EXCL")),
         ("no artifact is a part of a git repository", Never()),
@@ -481,7 +481,7 @@ def caches() -> Iterator[Protection]:
         ("bare repositories are recognised", Never("is_git")),
     )  # fmt: skip
     yield from marked(
-        ("tests/reports/test_worker_tests.py",),
+        ("tests/runs/reports/test_worker_tests.py",),
         ("size of a JUnit file limited", Never()),
         ("number of tests limited", Never()),
         ("size of all JUnit files limited", Never()),

@@ -93,7 +93,7 @@ def settings() -> Iterator[Protection]:
         ("a private workflow closes every network", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/workflow/parsing/test_diagnostics.py",),
+        ("tests/config/workflow/parsing/test_diagnostics.py",),
         ("few suggestions for a workflow", Always("len(self._found) < MOST_SUGGESTIONS")),
     )  # fmt: skip
     yield from marked(
@@ -101,7 +101,7 @@ def settings() -> Iterator[Protection]:
         ("few suggestions for a file", Always("len(self._problems) < MOST_SUGGESTIONS")),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/commands/test_spec.py",),
+        ("tests/faces/cli/commands/test_spec.py",),
         ("a private workflow opened by no option", Remove()),
     )  # fmt: skip
     yield from marked(
@@ -123,7 +123,7 @@ def settings() -> Iterator[Protection]:
         ("paths are compared as directories", Replace("folder.rstrip('/') + '/'", "folder")),
     )  # fmt: skip
     yield from marked(
-        ("tests/workspace/test_caches.py",),
+        ("tests/worker/workspace/test_caches.py",),
         ("no found file's setup on the internet", Never()),
     )  # fmt: skip
 
@@ -176,16 +176,16 @@ def preflight() -> Iterator[Protection]:
 def doors() -> Iterator[Protection]:
     """Return the checks of texts and files from outside."""
     yield from marked(
-        ("tests/cli/test_input_decoding.py",),
+        ("tests/faces/cli/test_input_decoding.py",),
         ("arguments must be UTF-8", Never()),
         ("UTF-8 mode in any locale", Remove()),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/test_input_decoding.py",),
+        ("tests/faces/cli/test_input_decoding.py",),
         ("paths must be UTF-8", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/test_input_decoding.py", "tests/workflow"),
+        ("tests/faces/cli/test_input_decoding.py", "tests/config/workflow"),
         ("settings are not read from a FIFO", Instead("path.read_bytes()")),
     )  # fmt: skip
     yield from marked(
@@ -201,11 +201,11 @@ def doors() -> Iterator[Protection]:
         ("only reports of a command spend a budget", Instead("said is None")),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/test_input_decoding.py", "tests/workflow"),
+        ("tests/faces/cli/test_input_decoding.py", "tests/config/workflow"),
         ("numbers keep their spelling", Always("self.written is None")),
     )  # fmt: skip
     yield from marked(
-        ("tests/agents/test_long_task.py", "tests/cli/test_input_decoding.py"),
+        ("tests/agents/test_long_task.py", "tests/faces/cli/test_input_decoding.py"),
         ("length of arguments limited", Never()),
         ("length of variables limited", Never("variables[longest] > LONGEST_WORD")),
         ("length of the command line limited", Never()),
@@ -233,10 +233,10 @@ def doors() -> Iterator[Protection]:
         ("smallest CPU limit", Replace("ge=0.01", "gt=0")),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/output/test_ci.py",),
+        ("tests/faces/cli/output/test_ci.py",),
         ("job's log does not count as a terminal", Instead("Console(stderr=True).is_terminal")),
     )  # fmt: skip
     yield from marked(
-        ("tests/cli/output/test_ci.py",),
+        ("tests/faces/cli/output/test_ci.py",),
         ("error messages are sanitised", Unwrap("lines")),
     )  # fmt: skip

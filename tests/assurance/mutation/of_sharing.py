@@ -14,11 +14,11 @@ from tests.assurance.mutation.ways import (
     Without,
 )
 
-HANDOVER = "tests/workspace/test_artifacts.py"
-SHARING = "tests/workspace/test_shared_files.py"
-BULLETIN = "tests/workflow/test_shared_findings.py"
-PROMPTS = "tests/workflow/test_reduce_prompt.py"
-SESSIONS = "tests/workspace/test_session_files.py"
+HANDOVER = "tests/worker/workspace/test_artifacts.py"
+SHARING = "tests/worker/workspace/test_shared_files.py"
+BULLETIN = "tests/config/workflow/test_shared_findings.py"
+PROMPTS = "tests/config/workflow/test_reduce_prompt.py"
+SESSIONS = "tests/worker/workspace/test_session_files.py"
 OF_WORKERS = "tests/worker/test_sessions.py"
 
 
@@ -138,16 +138,16 @@ def sharing() -> Iterator[Protection]:
         ("total size of findings limited", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/scheduling/test_dependencies.py",),
+        ("tests/runs/scheduling/test_dependencies.py",),
         ("results are not inserted into a command at its start",
          Never(), "such tasks are already refused when the workflow is read"),
     )  # fmt: skip
     yield from marked(
-        ("tests/workflow/test_settings_check.py",),
+        ("tests/config/workflow/test_settings_check.py",),
         ("no results in a command", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/workflow/parsing/test_diagnostics.py",),
+        ("tests/config/workflow/parsing/test_diagnostics.py",),
         ("results in a workflow's commands refused", Never()),
     )  # fmt: skip
     yield from marked(

@@ -14,15 +14,15 @@ from tests.assurance.mutation.ways import (
     Without,
 )
 
-_ACCESS = "tests/web/test_access_control.py"
-_PAGES = "tests/web/test_pages.py"
-_LOGS = "tests/web/test_logs.py"
-_ACTIONS = "tests/web/test_actions.py"
-_SERVER = "tests/web/test_server.py"
-_PEER = "tests/web/test_connection_owner.py"
-_ARTIFACTS = "tests/web/test_artifacts.py"
-_ANSI = "tests/web/test_ansi.py"
-_ATOMIC = "tests/files/test_atomic.py"
+_ACCESS = "tests/faces/web/test_access_control.py"
+_PAGES = "tests/faces/web/test_pages.py"
+_LOGS = "tests/faces/web/test_logs.py"
+_ACTIONS = "tests/faces/web/test_actions.py"
+_SERVER = "tests/faces/web/test_server.py"
+_PEER = "tests/faces/web/test_connection_owner.py"
+_ARTIFACTS = "tests/faces/web/test_artifacts.py"
+_ANSI = "tests/faces/web/test_ansi.py"
+_ATOMIC = "tests/base/files/test_atomic.py"
 
 
 def web() -> Iterator[Protection]:
@@ -73,12 +73,12 @@ def web() -> Iterator[Protection]:
          Instead("[setattr(self, '_actions', Actions()), *self._action_routes()][1:]")),
     )  # fmt: skip
     yield from marked(
-        ("tests/web/test_diffs.py",),
+        ("tests/faces/web/test_diffs.py",),
         ("lexers have a limit of time", Without("timeout")),
         ("number of coloured spans limited", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/web/test_diffs.py",),
+        ("tests/faces/web/test_diffs.py",),
         ("words of long lines are not compared", Replace("_MOST_WORDS", "10 ** 9")),
         ("compared words of a page limited", Always()),
     )  # fmt: skip

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from tests.assurance.mutation.protection import Protection, marked
 from tests.assurance.mutation.ways import Instead, Never, Remove, Without
 
-RESULTS = "tests/test_results.py"
-AFTER = "tests/cli/test_previous_run.py"
-RUNNER = "tests/runs/test_workflows.py tests/scheduling/test_dependencies.py"
+RESULTS = "tests/base/test_results.py"
+AFTER = "tests/faces/cli/test_previous_run.py"
+RUNNER = "tests/runs/test_workflows.py tests/runs/scheduling/test_dependencies.py"
 
 
 def workflows() -> Iterator[Protection]:
@@ -18,7 +18,7 @@ def workflows() -> Iterator[Protection]:
         ("task that never ran contributes no commit", Without("not result.never_ran")),
     )  # fmt: skip
     yield from marked(
-        ("tests/scheduling/test_admission.py", RUNNER),
+        ("tests/runs/scheduling/test_admission.py", RUNNER),
         ("tasks wait for free CPUs and memory", Never()),
         ("no start while memory is short", Never()),
         ("no start while the disk is full", Never()),
@@ -33,7 +33,7 @@ def workflows() -> Iterator[Protection]:
          Never("result.required and result.reason is Reason.DEPENDENCY")),
     )  # fmt: skip
     yield from marked(
-        ("tests/text/test_path_patterns.py",),
+        ("tests/base/text/test_path_patterns.py",),
         ("brackets match a literal name", Never("0 < size <= last")),
         ("pattern with a slash is anchored", Without("'/' not in text.rstrip('/')")),
         ("wildcard does not match a slash", Instead("[path]")),

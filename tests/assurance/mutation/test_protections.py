@@ -4,9 +4,9 @@ import ast
 
 import pytest
 
-from orchestrator.engine.spec import CLOSED
-from orchestrator.git import defaults as git
-from orchestrator.git import programs
+from orchestrator.engine.interface.spec import CLOSED
+from orchestrator.repository import programs
+from orchestrator.repository.git import defaults as git
 from orchestrator.worker.in_container.host_git import HostGit, Places
 from tests.assurance.mutation.marks import ROOT, files_of_marks
 from tests.assurance.mutation.protections import PROTECTIONS

@@ -12,8 +12,8 @@ import pytest
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.networks import bridge_of
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import GATEWAY, MANAGED, PORTS, SHARES
-from orchestrator.engine.spec import TmpfsMount
+from orchestrator.engine.interface.labels import GATEWAY, MANAGED, PORTS, SHARES
+from orchestrator.engine.interface.spec import TmpfsMount
 from tests.support.containers import USER, Starter, bind, finish
 from tests.support.errors import raises
 

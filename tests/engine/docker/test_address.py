@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import ConfigError
 from orchestrator.engine.docker.address import LOCAL_SOCKET, Address, chosen_address
 from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.requirements import check_address
-from orchestrator.errors import ConfigError
 from tests.support.errors import raises
 from tests.support.own_daemon import make_certificates
 

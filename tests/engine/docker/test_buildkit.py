@@ -7,11 +7,11 @@ from pathlib import Path
 import docker
 import pytest
 
+from orchestrator.base.errors import ImageBuildError
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.buildkit import feature
-from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.errors import ImageBuildError
+from orchestrator.engine.interface.image_protocol import ImageBuild
 
 TAG = "orchestrator-test/buildkit:1"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.counters import Counters
+from orchestrator.base.machine import is_in_memory
 from orchestrator.engine.docker import DockerEngine, counters
 from orchestrator.engine.docker.counters import Readings, control_groups
-from orchestrator.engine.protocol import Container
-from orchestrator.machine import is_in_memory
+from orchestrator.engine.interface.counters import Counters
+from orchestrator.engine.interface.protocol import Container
 from tests.support.containers import Run, Starter, finish
 
 MIB = 2**20

@@ -9,14 +9,14 @@ import docker.errors
 import pytest
 from docker.types import Mount
 
-from orchestrator.config.container import Isolation
+from orchestrator.config.settings.container import Isolation
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.container import remove_container
 from orchestrator.engine.docker.dialect import Dialect, dialect_of, labelled
 from orchestrator.engine.docker.seccomp import profile
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.git.repository import Repository
-from orchestrator.workspace import overlay_probe
+from orchestrator.repository.repository import Repository
+from orchestrator.worker.workspace import overlay_probe
 from tests.support.recorded_engines import DOCKER, INFO, OLD_PODMAN, PODMAN
 
 UNKNOWN = 'container create: unknown mount option "%s": invalid mount option'

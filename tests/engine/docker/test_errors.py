@@ -10,15 +10,15 @@ import pytest
 import requests
 import urllib3
 
-from orchestrator.engine import load_engine
-from orchestrator.engine.docker.errors import translated
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     EngineError,
     EngineUnavailableError,
     ImageNotFoundError,
     OrchestratorError,
     PortTakenError,
 )
+from orchestrator.engine import load_engine
+from orchestrator.engine.docker.errors import translated
 
 SDK = [
     kind

@@ -15,12 +15,12 @@ from typing import Any
 import docker
 import pytest
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.docker import DockerEngine, firewall, rules
 from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import Egress
-from orchestrator.errors import EngineError
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.spec import Egress
 from tests.support.bridge import bridge_gateway
 from tests.support.containers import Starter, finish
 

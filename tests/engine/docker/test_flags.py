@@ -10,11 +10,11 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.config.container import Limits
+from orchestrator.config.settings.container import Limits
 from orchestrator.engine.docker import DockerEngine, firewall
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
-from orchestrator.engine.spec import Egress, TmpfsMount
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, ROLE
+from orchestrator.engine.interface.spec import Egress, TmpfsMount
 from tests.support.containers import Run, Starter, bind, finish
 from tests.support.errors import raises
 

@@ -11,18 +11,18 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.machine_network import parse, this_machine
 from orchestrator.engine.docker.networks import free_subnets
-from orchestrator.engine.gateway_probe import gateway_problem
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import REPOSITORY, ROLE
-from orchestrator.engine.spec import Egress, TmpfsMount
-from orchestrator.gateway.allowed_host import AllowedHost
-from orchestrator.gateway.dns import dns_configuration
-from orchestrator.gateway.hosts import parse_host
-from orchestrator.gateway.log import LogReader
-from orchestrator.gateway.packet_filter import Rates, gateway_rules, worker_rules
-from orchestrator.gateway.plan import GatewayPlan
-from orchestrator.gateway.proxy import proxy_configuration
-from tests.gateway.plans import make_plan
+from orchestrator.engine.interface.labels import REPOSITORY, ROLE
+from orchestrator.engine.interface.spec import Egress, TmpfsMount
+from orchestrator.engine.probes.gateway_probe import gateway_problem
+from orchestrator.network.gateway.allowed_host import AllowedHost
+from orchestrator.network.gateway.dns import dns_configuration
+from orchestrator.network.gateway.hosts import parse_host
+from orchestrator.network.gateway.log import LogReader
+from orchestrator.network.gateway.packet_filter import Rates, gateway_rules, worker_rules
+from orchestrator.network.gateway.plan import GatewayPlan
+from orchestrator.network.gateway.proxy import proxy_configuration
+from tests.network.gateway.plans import make_plan
 from tests.support.containers import Run, Starter, finish
 from tests.support.errors import raises
 from tests.support.live import eventually

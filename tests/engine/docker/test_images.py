@@ -8,9 +8,9 @@ from pathlib import Path
 import docker
 import pytest
 
+from orchestrator.base.errors import EngineUnavailableError
 from orchestrator.engine.docker.images import DockerImages
-from orchestrator.engine.image_protocol import ImageBuild
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.engine.interface.image_protocol import ImageBuild
 from tests.support.errors import raises
 
 HEAD = (

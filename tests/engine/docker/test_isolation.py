@@ -11,9 +11,9 @@ from pathlib import Path
 import docker
 import pytest
 
+from orchestrator.base.errors import EngineError, PortTakenError
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.spec import OverlayMount, TmpfsMount
-from orchestrator.errors import EngineError, PortTakenError
+from orchestrator.engine.interface.spec import OverlayMount, TmpfsMount
 from tests.support.containers import USER, Run, Starter, bind, finish
 from tests.support.ports import free_port
 

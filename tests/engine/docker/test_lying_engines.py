@@ -10,12 +10,12 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.engine import porter_calls
+from orchestrator.base.errors import EngineError, EngineUnavailableError
 from orchestrator.engine.docker import DockerEngine, connection
 from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.porter_calls import Porter, _Talk
 from orchestrator.engine.docker.process import _ShortCommand, run_in
-from orchestrator.errors import EngineError, EngineUnavailableError
+from orchestrator.engine.places import porter_calls
 from tests.support.recorded_engines import UnixServer, serving
 
 Say = Callable[[BaseHTTPRequestHandler], None]

@@ -20,6 +20,7 @@ from typing import Any
 import docker
 import pytest
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.docker import (
     DockerEngine,
     firewall,
@@ -33,10 +34,9 @@ from orchestrator.engine.docker.counters import control_groups
 from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.network_filter import Helper, NetworkFilter
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.labels import ROLE
-from orchestrator.engine.protocol import Container
-from orchestrator.engine.spec import BrokerLink, Egress, TmpfsMount
-from orchestrator.errors import EngineError
+from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.interface.protocol import Container
+from orchestrator.engine.interface.spec import BrokerLink, Egress, TmpfsMount
 from tests.engine.docker.test_firewall import FLOWS, TRY, heard_flows, inside, listening
 from tests.support.bridge import bridge_gateway
 from tests.support.containers import Starter, finish

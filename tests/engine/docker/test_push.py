@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.cli.app import run
-from orchestrator.config.cluster import PodSettings
+from orchestrator.config.settings.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.faces.cli.app import run
 from tests.support.image_registry import image_registry
 
 pytestmark = pytest.mark.docker

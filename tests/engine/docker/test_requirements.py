@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import UnsupportedError
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.address import Address
 from orchestrator.engine.docker.requirements import check_address, fingerprint
-from orchestrator.engine.features import EngineFeatures
-from orchestrator.errors import UnsupportedError
+from orchestrator.engine.interface.features import EngineFeatures
 from tests.support.cli import Completed, orchestrator
 from tests.support.recorded_engines import (
     DESKTOP,

@@ -10,7 +10,7 @@ from orchestrator.agents import load_agent
 from orchestrator.engine.docker import rules
 from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.egress import allowed_destinations, base_urls, check_runtime
-from orchestrator.engine.spec import Egress
+from orchestrator.engine.interface.spec import Egress
 from tests.support.errors import raises
 
 GATEWAY = "172.17.0.1"

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.seccomp import profile
-from orchestrator.engine.spec import Egress
+from orchestrator.engine.interface.spec import Egress
 from tests.support.containers import Run, Starter, finish
 
 pytestmark = pytest.mark.docker

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import ConfigError, EngineUnavailableError, PortTakenError
 from orchestrator.engine.docker.ssh import SshTunnel, listens, split_address
-from orchestrator.errors import ConfigError, EngineUnavailableError, PortTakenError
 from tests.support.ssh import FakeSsh
 
 pytestmark = pytest.mark.process

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import EngineUnavailableError, UnsupportedError
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.process import run_in
-from orchestrator.errors import EngineUnavailableError, UnsupportedError
 from tests.support.own_daemon import make_certificates
 from tests.support.recorded_engines import DOCKER, INFO
 

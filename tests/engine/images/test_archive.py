@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import pytest
 
+from orchestrator.base.errors import ConfigError, EngineError
 from orchestrator.engine.images.archive import load_images, save_images
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
-from orchestrator.errors import ConfigError, EngineError
 from tests.support.errors import raises
 
 CONFIG = b'{"rootfs": {"diff_ids": []}}'

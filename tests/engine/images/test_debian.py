@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import ImageBuildError
 from orchestrator.engine.images.debian import bootstrap
-from orchestrator.errors import ImageBuildError
 from tests.support.errors import raises
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import ConfigError
 from orchestrator.engine.docker.images import _archive
-from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.engine.images.project import read_project
-from orchestrator.errors import ConfigError
+from orchestrator.engine.interface.image_protocol import ImageBuild
 from tests.support.errors import raises
 
 DEVCONTAINER = """// For editors.

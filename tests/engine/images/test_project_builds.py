@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import ImageBuildError
 from orchestrator.engine.images.builder import (
     AGENT,
     PROJECT,
@@ -14,7 +15,6 @@ from orchestrator.engine.images.builder import (
 )
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.images.project import read_project
-from orchestrator.errors import ImageBuildError
 from tests.engine.images.test_recipes import ShelfEngine
 
 

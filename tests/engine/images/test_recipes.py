@@ -9,8 +9,7 @@ from typing import IO
 
 import pytest
 
-from orchestrator.cli.commands.image import AgentImage
-from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
+from orchestrator.base.errors import ImageBuildError
 from orchestrator.engine.images import builder as images
 from orchestrator.engine.images import recipes
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
@@ -28,7 +27,8 @@ from orchestrator.engine.images.recipes import (
     proxy_args,
     recipe_hash,
 )
-from orchestrator.errors import ImageBuildError
+from orchestrator.engine.interface.image_protocol import ImageBuild, ImageInfo, Progress
+from orchestrator.faces.cli.commands.image import AgentImage
 from tests.support.errors import raises
 
 AUTHORITY = """\

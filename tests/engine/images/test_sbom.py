@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.image_protocol import ImageInfo
+from orchestrator.base.errors import ImageNotFoundError
 from orchestrator.engine.images.sbom import software_bill
-from orchestrator.errors import ImageNotFoundError
+from orchestrator.engine.interface.image_protocol import ImageInfo
 
 NPM = "/opt/agent/node_modules/.package-lock.json"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.in_place.archive import ArchiveError, pack, unpack
+from orchestrator.engine.places.in_place.archive import ArchiveError, pack, unpack
 
 MOST = {"limit": 10**6, "most": 1000}
 

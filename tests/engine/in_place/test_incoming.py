@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.in_place import incoming
-from orchestrator.engine.in_place.archive import END
-from orchestrator.engine.in_place.incoming import (
+from orchestrator.engine.places.in_place import incoming
+from orchestrator.engine.places.in_place.archive import END
+from orchestrator.engine.places.in_place.incoming import (
     Measurements,
     _note_full,
     append,
@@ -24,7 +24,7 @@ from orchestrator.engine.in_place.incoming import (
     unpack_part,
     watch,
 )
-from orchestrator.engine.part_files import archive_of
+from orchestrator.engine.places.part_files import archive_of
 
 _USER = 20_301
 _ALONE = 1_800_000_000 + os.getpid()

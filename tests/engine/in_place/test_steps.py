@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
-from orchestrator.engine.in_place.commands import send
 from orchestrator.engine.kubernetes.pod_step import _LIMITED
+from orchestrator.engine.places.in_place.channel import Channel, exit_code, order_text
+from orchestrator.engine.places.in_place.commands import send
 from tests.support.plain_place import SHIM, PlainPlace, wait_for
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root starts steps of another user")

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.in_place import commands, incoming, records
-from orchestrator.engine.in_place.archive import END
-from orchestrator.engine.part_files import archive_of
-from orchestrator.files.bundle import bundle
+from orchestrator.base.files.bundle import bundle
+from orchestrator.engine.places.in_place import commands, incoming, records
+from orchestrator.engine.places.in_place.archive import END
+from orchestrator.engine.places.part_files import archive_of
 from tests.support.live import eventually
 
 pytestmark = pytest.mark.process
@@ -27,7 +27,7 @@ MOST = 16
 
 def test_commands_that_nobody_ends_do_not_fill_the_place(tmp_path: Path) -> None:
     program, root = tmp_path / "porter.py", tmp_path / "state"
-    program.write_text(bundle("orchestrator.engine.in_place.porter"))
+    program.write_text(bundle("orchestrator.engine.places.in_place.porter"))
     root.mkdir()
     with ExitStack() as stack:
 

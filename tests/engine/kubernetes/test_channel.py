@@ -14,14 +14,14 @@ from typing import IO
 import pytest
 import websocket
 
+from orchestrator.base.errors import EngineError, EngineUnavailableError, NotRunningError
+from orchestrator.engine.interface.protocol import TerminalSize
 from orchestrator.engine.kubernetes.channel import PodProcess
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.pod_services import PodService
 from orchestrator.engine.kubernetes.pod_step import PodContainer, PodStep
-from orchestrator.engine.protocol import TerminalSize
-from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
-from orchestrator.execution.sidecar import Check
+from orchestrator.sandbox.sidecars.sidecar import Check
 
 pytestmark = pytest.mark.process
 

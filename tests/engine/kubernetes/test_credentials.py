@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import pytest
 
+from orchestrator.base.errors import EngineUnavailableError
 from orchestrator.engine.kubernetes import cluster as module
 from orchestrator.engine.kubernetes.cluster import Cluster, patient
-from orchestrator.errors import EngineUnavailableError
 from tests.engine.kubernetes.conftest import Api
 from tests.support.errors import raises
 

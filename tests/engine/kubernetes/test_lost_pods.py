@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import EngineError, EngineUnavailableError, PlaceLostError
+from orchestrator.engine.interface.protocol import ContainerState
+from orchestrator.engine.interface.spec import ContainerSpec
 from orchestrator.engine.kubernetes import job_pod
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_step import PodStep
-from orchestrator.engine.place import PlaceSpec, Step, Waiter
-from orchestrator.engine.protocol import ContainerState
-from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError, EngineUnavailableError, PlaceLostError
+from orchestrator.engine.places.place import PlaceSpec, Step, Waiter
 from tests.engine.kubernetes.conftest import Api
 from tests.support.errors import raises
 

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from kubernetes import client
 
-from orchestrator.cli.app import run
-from orchestrator.config.cluster import PodSettings
-from orchestrator.engine.diagnosis import Finding
+from orchestrator.config.settings.cluster import PodSettings
+from orchestrator.engine.interface.diagnosis import Finding
+from orchestrator.engine.interface.spec import CLOSED
 from orchestrator.engine.kubernetes.diagnosis import apply_command, diagnose
 from orchestrator.engine.kubernetes.manifest import ENFORCE, Right, manifest, rights
-from orchestrator.engine.spec import CLOSED
+from orchestrator.faces.cli.app import run
 from tests.support.errors import reports
 
 MODELS = {

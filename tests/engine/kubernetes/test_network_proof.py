@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.cluster import PodSettings
+from orchestrator.base.errors import StartCancelledError
+from orchestrator.config.settings.cluster import PodSettings
+from orchestrator.engine.interface.protocol import LogChunk
 from orchestrator.engine.kubernetes import job_pod, network_proof
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.network_in_pod import (
@@ -23,9 +25,7 @@ from orchestrator.engine.kubernetes.network_in_pod import (
 )
 from orchestrator.engine.kubernetes.network_proof import NetworkProof, proof_job
 from orchestrator.engine.kubernetes.pod_place import PodPlace
-from orchestrator.engine.place import Start, Waiter
-from orchestrator.engine.protocol import LogChunk
-from orchestrator.errors import StartCancelledError
+from orchestrator.engine.places.place import Start, Waiter
 from tests.engine.kubernetes.test_pod import spec
 from tests.support.errors import raises
 from tests.support.live import eventually

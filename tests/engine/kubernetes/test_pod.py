@@ -11,8 +11,16 @@ import pytest
 import yaml
 from kubernetes import client
 
-from orchestrator.config.cluster import PodSettings
+from orchestrator.base.errors import UnsupportedError
+from orchestrator.config.settings.cluster import PodSettings
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.interface.spec import (
+    BindMount,
+    BrokerLink,
+    ContainerSpec,
+    Egress,
+    TmpfsMount,
+)
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.manifest import manifest
@@ -26,10 +34,8 @@ from orchestrator.engine.kubernetes.pod import (
 )
 from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_step import PodStep
-from orchestrator.engine.place import Part, PlaceSpec, Start, Step, StepLimits
-from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress, TmpfsMount
-from orchestrator.errors import UnsupportedError
-from orchestrator.gateway.allowed_host import BROKER_PORT, AllowedHost
+from orchestrator.engine.places.place import Part, PlaceSpec, Start, Step, StepLimits
+from orchestrator.network.gateway.allowed_host import BROKER_PORT, AllowedHost
 from tests.support.errors import raises
 
 STEP = ContainerSpec(

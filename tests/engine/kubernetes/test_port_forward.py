@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import EngineError
 from orchestrator.engine.kubernetes import port_forward
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.port_forward import PortForward
-from orchestrator.errors import EngineError
 from tests.engine.kubernetes.test_channel import api_server, frame, received
 from tests.support.errors import raises
 from tests.support.live import eventually

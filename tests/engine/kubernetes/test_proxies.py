@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import EngineUnavailableError
 from orchestrator.engine.kubernetes.cluster import Cluster
-from orchestrator.errors import EngineUnavailableError
 from tests.engine.kubernetes.test_channel import SUCCESS, api_server, frame, start
 from tests.support.errors import raises
 

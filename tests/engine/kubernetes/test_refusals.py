@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.cluster import PodSettings
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.settings.cluster import PodSettings
+from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.engine import load_engine
 from orchestrator.engine.egress import check_gateways, worker_egress
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
 from orchestrator.engine.images.registry import push_images
+from orchestrator.engine.interface.spec import BrokerLink
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.diagnosis import apply_command
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
 from orchestrator.engine.kubernetes.network_proof import NetworkProof
 from orchestrator.engine.kubernetes.pod_place import PodPlace
-from orchestrator.engine.place import PlaceSpec
-from orchestrator.engine.spec import BrokerLink
-from orchestrator.worker.place import check_place_network, check_transfer
-from orchestrator.worker.services import check_services
+from orchestrator.engine.places.place import PlaceSpec
+from orchestrator.worker.steps.place import check_place_network, check_transfer
+from orchestrator.worker.steps.services import check_services
 from tests.engine.kubernetes.conftest import Api
 from tests.engine.kubernetes.test_lost_pods import JOBS
 from tests.engine.kubernetes.test_pod import OPEN, WORKERS, linked, spec

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from orchestrator.config.cluster import PodSettings
+from orchestrator.base.errors import EngineError, PlaceLostError
+from orchestrator.config.settings.cluster import PodSettings
+from orchestrator.engine.interface.spec import BrokerLink, ContainerSpec, Egress, TmpfsMount
 from orchestrator.engine.kubernetes.cluster import Cluster
 from orchestrator.engine.kubernetes.engine import KubernetesEngine
 from orchestrator.engine.kubernetes.job_pod import JobPod, await_running
 from orchestrator.engine.kubernetes.pod import check_pod, job
 from orchestrator.engine.kubernetes.pod_place import PodPlace, _porter_spec
 from orchestrator.engine.kubernetes.pod_services import PodService, add_services, without_services
-from orchestrator.engine.place import PlaceSpec, Start, Step, StepLimits, Waiter
-from orchestrator.engine.spec import BrokerLink, ContainerSpec, Egress, TmpfsMount
-from orchestrator.errors import EngineError, PlaceLostError
+from orchestrator.engine.places.place import PlaceSpec, Start, Step, StepLimits, Waiter
 from tests.engine.kubernetes.conftest import Api
 from tests.engine.kubernetes.test_channel import api_server, frame
 from tests.engine.kubernetes.test_lost_pods import PODS, ended, pod

@@ -9,6 +9,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import (
+    EngineError,
+    EngineUnavailableError,
+    NotRunningError,
+    OrchestratorError,
+    PlaceLostError,
+)
 from orchestrator.engine.kubernetes import network_proof, pod_services
 from orchestrator.engine.kubernetes.channel import PodProcess
 from orchestrator.engine.kubernetes.cluster import Cluster
@@ -17,13 +24,6 @@ from orchestrator.engine.kubernetes.pod_place import PodPlace
 from orchestrator.engine.kubernetes.pod_services import PodService
 from orchestrator.engine.kubernetes.pod_step import PodStep
 from orchestrator.engine.kubernetes.port_forward import PortForward
-from orchestrator.errors import (
-    EngineError,
-    EngineUnavailableError,
-    NotRunningError,
-    OrchestratorError,
-    PlaceLostError,
-)
 from tests.engine.kubernetes.conftest import Api, Refusal, Stream
 from tests.engine.kubernetes.test_channel import SUCCESS, failure, frame, received
 from tests.engine.kubernetes.test_lost_pods import JOB, JOBS, PODS, pod

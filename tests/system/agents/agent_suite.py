@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from orchestrator.results import WorkerResult, exit_code
+from orchestrator.base.results import WorkerResult, exit_code
 from tests.docs.markdown import read_page
 from tests.support.bridge import bridge_gateway
 from tests.support.model_script import Rule, Scenario, ToolCall, Turn

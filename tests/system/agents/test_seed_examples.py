@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents.litellm import DEFAULT_MODEL
+from orchestrator.agents.programs.litellm import DEFAULT_MODEL
 from tests.support.model_script import Exchange, Rule, Scenario, ToolCall, Turn
 from tests.support.model_server import ModelServer
 from tests.system.agents.conftest import Orchestrator, run_git

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.failures import disk_full
+from orchestrator.repository.git.failures import disk_full
 from orchestrator.worker.in_container.host_git import DiskFullError, HostGit, Places, write_pack
 from tests.support.repository import git, make_repository
 

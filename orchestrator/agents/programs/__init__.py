@@ -1,0 +1,1 @@
+"""The adapters, one for each agent program."""

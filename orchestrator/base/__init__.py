@@ -1,0 +1,1 @@
+"""What knows no container: text, files, errors, results, events."""

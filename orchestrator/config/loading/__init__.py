@@ -1,0 +1,1 @@
+"""Read settings from options, variables and files, and restrict them."""

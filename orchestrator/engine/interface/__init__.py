@@ -1,0 +1,1 @@
+"""What every engine implements, and the data that it takes and returns."""

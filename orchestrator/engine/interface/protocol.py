@@ -1,0 +1,385 @@
+"""The interface of container engines: calls that every engine implements, and their results."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from ipaddress import IPv4Network
+from typing import Literal, Protocol
+
+from orchestrator.base.events import Stream
+from orchestrator.engine.interface.counters import Counters
+from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.image_protocol import ImageEngine
+from orchestrator.engine.interface.spec import ContainerSpec, Egress
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExitStatus:
+    """How a container's main process ended, and what the kernel counted for the container."""
+
+    exit_code: int
+    oom_killed: bool
+    """Whether the kernel killed a process of the container at the limit of memory."""
+    counters: Counters = field(default=Counters(), compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogChunk:
+    """Bytes of a container's output; a chunk may end in the middle of a line or character."""
+
+    stream: Stream
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Resources that a running container uses at one moment."""
+
+    memory: int | None
+    """Memory in use in bytes, without the part of the page cache that the kernel can drop."""
+    pids: int | None
+    pids_limit: int | None
+    cpu: int | None = None
+    """CPU time in nanoseconds since the container's start, summed over all CPUs."""
+    deleted: int = 0
+    """Bytes on disk of deleted files that are still open, as far as they can be seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerState:
+    """Start and end of a container, by the engine's clock."""
+
+    started_at: datetime | None
+    """Start of the container; None before its start."""
+    ended_at: datetime | None
+    """End of the container; None while it runs."""
+
+
+class Container(Protocol):
+    """Handle of a container, created by this or by another process."""
+
+    @property
+    def id(self) -> str:
+        """The engine's identifier of the container."""
+
+    @property
+    def ports(self) -> Mapping[int, int]:
+        """Published ports: the port in the container, and the port of 127.0.0.1 leading there."""
+
+    def start(self) -> None:
+        """Start the container unless it was started before, so that nothing runs twice.
+
+        Raises:
+            EngineError: The container could not be started.
+        """
+
+    def state(self) -> ContainerState:
+        """Return when the container started and ended.
+
+        Raises:
+            EngineError: The container is gone or the engine does not answer.
+        """
+
+    def again(self) -> "Container | None":
+        """Reconnect to the container after the connection to the engine broke.
+
+        Waits for the engine for a limited time. The new handle's `logs` start with the first byte
+        that the engine kept.
+
+        Returns:
+            A new handle; None if the container is gone.
+
+        Raises:
+            EngineUnavailableError: The engine did not come back in time.
+        """
+
+    def logs(self) -> Iterator[LogChunk]:
+        """Yield all output from the first byte until the container ends.
+
+        The caller must read the iterator exactly once and to its end: unread output blocks the
+        container.
+
+        Raises:
+            EngineError: The stream broke before the container ended.
+        """
+
+    def wait(self, timeout: float | None) -> ExitStatus:
+        """Block until the container ends.
+
+        Args:
+            timeout: Seconds from this call, or None to wait without limit.
+
+        Raises:
+            TimeoutError: The container still runs. `wait` does not stop it; call `kill`.
+            EngineError: The container is gone or the engine does not answer.
+        """
+
+    def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
+        """Send a signal to the container's main process; a container that has ended is no error.
+
+        A paused container is resumed first, so that its process can react to the signal.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def usage(self) -> Usage | None:
+        """Return current resource usage; None if the container is not running.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def lost_network(self) -> str | None:
+        """Return why the container has lost its network; None if it has not, or had none.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def network_lines(self) -> Iterator[bytes] | None:
+        """Yield the lines that this container's gateway prints, until the gateway ends.
+
+        Each line has a timestamp in front. The caller must read the iterator once and to its end:
+        unread output blocks the gateway. Returns None if the container has no gateway.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def end_network(self) -> None:
+        """End this container's gateway, which then reports its open connections.
+
+        The container must have ended. Without a gateway, the call has no effect.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def remove(self) -> None:
+        """Kill and remove the container and its anonymous volumes. Repeating the call is safe.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Resources that one container uses at one moment, with the container's labels."""
+
+    id: str
+    labels: Mapping[str, str]
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class TerminalSize:
+    """Size of a terminal in characters."""
+
+    rows: int
+    columns: int
+
+
+class InnerProcess(Protocol):
+    """A command started inside a running container, beside the container's main process."""
+
+    def output(self) -> Iterator[LogChunk]:
+        """Yield all output until the command ends. The caller reads the iterator once.
+
+        With a terminal, all output is `stdout`.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def write(self, data: bytes) -> None:
+        """Send input to the command. Without a terminal the command has no input.
+
+        Raises:
+            EngineError: The command has ended.
+        """
+
+    def resize(self, size: TerminalSize) -> None:
+        """Change the size of the command's terminal; a command that has ended is no error."""
+
+    def wait(self) -> int:
+        """Return the command's exit code; call this after `output` was read to its end.
+
+        Raises:
+            EngineError: The exit code is unknown because the container ended first.
+        """
+
+    def close(self) -> None:
+        """Close the command's input and output. The command itself keeps running."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leftover:
+    """An object created by the orchestrator that still exists in the engine."""
+
+    kind: Literal["container", "network", "volume"]
+    id: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateNetwork:
+    """A network without internet access, in which this machine has no address."""
+
+    id: str
+    subnet: IPv4Network
+    """Subnet of the network. Its second and all further addresses can be given to containers."""
+
+
+class ContainerEngine(Protocol):
+    """An engine that runs containers on one machine."""
+
+    @property
+    def name(self) -> str:
+        """Name under which the engine's entry point is registered in `orchestrator.engines`."""
+
+    def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
+        """Check that the engine can run the containers of a run, and return its features.
+
+        Raises:
+            EngineUnavailableError: The engine cannot be reached.
+            ImageNotFoundError: The engine lacks one of `images`.
+            UnsupportedError: The engine lacks `runtime`.
+        """
+
+    def create(self, spec: ContainerSpec) -> Container:
+        """Create a container without starting it. Its output is captured from the first byte.
+
+        Raises:
+            PortTakenError: A host port of `spec.ports` is in use.
+            EngineError: The container could not be created; nothing is left behind.
+        """
+
+    def start(self, spec: ContainerSpec) -> Container:
+        """Create and start a container.
+
+        Raises:
+            PortTakenError: A host port of `spec.ports` is in use; nothing was started.
+            EngineError: The container could not be started; nothing is left behind.
+        """
+
+    def adopt(self, container_id: str) -> Container | None:
+        """Return a handle of a container that another process created; None if it is gone.
+
+        The handle's `logs` start with the first byte that the engine kept.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def enter(
+        self,
+        container_id: str,
+        command: tuple[str, ...],
+        *,
+        terminal: TerminalSize | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> InnerProcess:
+        """Start a command in a running container, with the container's user and working directory.
+
+        Args:
+            container_id: The engine's identifier of the container.
+            command: The command and its arguments.
+            terminal: Size of the terminal to allocate; None: no terminal and no input.
+            env: Variables added to those of the container.
+
+        Raises:
+            NotRunningError: The container is gone, has ended or is paused.
+            EngineError: The command could not be started.
+        """
+
+    def exposed_ports(self, image: str) -> tuple[int, ...]:
+        """Return the TCP ports that an image declares with `EXPOSE`, in ascending order.
+
+        Raises:
+            ImageNotFoundError: The engine lacks the image.
+            EngineError: The engine does not answer.
+        """
+
+    def has_command(self, image: str) -> bool:
+        """Return whether an image has a command of its own, which starts without another one.
+
+        Raises:
+            ImageNotFoundError: The engine lacks the image.
+            EngineError: The engine does not answer.
+        """
+
+    def create_network(self, name: str, labels: Mapping[str, str]) -> str:
+        """Create a network whose containers cannot reach each other, and return the network's id.
+
+        Raises:
+            EngineError: The network could not be created.
+        """
+
+    def create_private_network(
+        self, name: str, labels: Mapping[str, str], *, addresses: int
+    ) -> PrivateNetwork:
+        """Create a network without internet access, for a credential broker and its workers.
+
+        Only for engines with the feature `gateways`.
+
+        Args:
+            name: Name of the network.
+            labels: Labels of the network.
+            addresses: Number of containers that the network must have room for.
+
+        Raises:
+            EngineError: The network could not be created.
+        """
+
+    def close_host(
+        self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
+    ) -> str | None:
+        """Block connections from a network's containers to every address of the host.
+
+        Addresses that the host gets later are blocked too. The block lasts until the helper
+        container that this call creates is removed. If possible, the helper also filters the
+        network of each container with an open network, which then needs no other container.
+
+        Args:
+            name: Name of the helper container.
+            network: Name of the network, which another thread may be creating at the same time.
+            egress: Destinations that stay reachable.
+            labels: Labels of the helper container.
+
+        Returns:
+            Why the helper does not filter the networks of containers; None if it does.
+
+        Raises:
+            EngineUnavailableError: The engine does not answer.
+            EngineError: The host cannot be blocked on this machine; nothing is left behind.
+        """
+
+    def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
+        """Return the resource usage of running containers that have all of the given labels.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
+        """List the containers, networks and volumes that have all of the given labels.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def remove(self, leftover: Leftover) -> None:
+        """Remove a container, network or volume if it still exists.
+
+        Raises:
+            EngineError: The engine refused.
+        """
+
+    def close(self) -> None:
+        """Close the connections to the engine. The engine must not be used afterwards."""
+
+
+class Engine(ContainerEngine, ImageEngine, Protocol):
+    """An engine that both runs containers and builds images."""

@@ -1,0 +1,1 @@
+"""Places: files go in, steps run there, and one harvest comes out."""

@@ -1,0 +1,1 @@
+"""Find out in a container what an engine really enforces."""

@@ -1,1 +1,0 @@
-"""Supervise one container: start it, read its output, enforce its limits, derive a verdict."""

@@ -1,0 +1,1 @@
+"""What users and programs meet: the command line, the web view, tools for agents."""

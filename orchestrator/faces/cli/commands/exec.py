@@ -1,0 +1,195 @@
+"""`orchestrator exec` and `orchestrator shell`: run commands in a running worker's container."""
+
+import codecs
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from orchestrator.base.errors import ConfigError, NotRunningError, OrchestratorError
+from orchestrator.base.text.sanitize import begun_sequence, output_lines
+from orchestrator.engine import engine_of_run
+from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
+from orchestrator.engine.interface.protocol import Engine, InnerProcess, TerminalSize
+from orchestrator.faces.cli.output.ci import is_job_log
+from orchestrator.faces.cli.output.messages import put
+from orchestrator.faces.cli.output.streams import end_with_reader
+from orchestrator.faces.cli.run_arguments import RunOption, open_run
+from orchestrator.faces.cli.tty import converse, terminal_size, unwinding
+from orchestrator.repository.repository import Repository
+
+_SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash; exec sh")
+_MARK = "ORCHESTRATOR_ENTERED"
+"""Name of the environment variable that marks a command started by `exec`; its child processes
+inherit the variable.
+"""
+_HANG_UP = """\
+end() {
+  found=
+  for place in /proc/[0-9]*; do
+    grep -qsF "$2" "$place/environ" && kill "-$1" "${place#/proc/}" 2> /dev/null && found=1
+  done
+  [ "$found" ]
+}
+end HUP "$1" && end TERM "$1"
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  end 0 "$1" || exit 0
+  sleep 0.2
+done
+end KILL "$1"
+"""
+"""Ends all processes with a variable, those that ignore other signals after two seconds."""
+_LONGEST_LINE = 64 * 1024
+"""Maximum number of characters of a line that is printed in a CI job; longer lines are split."""
+
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")]
+Command = Annotated[
+    list[str], typer.Argument(metavar="CMD", help="Command to run and its arguments, after `--`.")
+]
+
+
+def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
+    """Run a command in a running worker's container.
+
+    The command runs as the worker's user in /workspace, with the worker's variables and without
+    input. Its exit code is passed on. On a terminal and in the log of a CI job, control sequences
+    and commands for CI systems are made harmless; other output is passed on unchanged.
+    """
+    end_with_reader()
+    sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
+    with _container(worker, run) as place, _start_inside(place, tuple(command)) as process:
+        for chunk in process.output():
+            sinks[chunk.stream].write(chunk.data)
+        for sink in sinks.values():
+            sink.finish()
+        exit_code = process.wait()
+    raise typer.Exit(exit_code)
+
+
+def shell(worker: Number, run: RunOption = None) -> None:
+    """Open a shell in a running worker's container.
+
+    Programs in the shell can send control sequences to your terminal; `orchestrator exec` makes
+    them harmless.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError(
+            "`shell` requires a terminal",
+            key="terminal.missing",
+            hint=f"without a terminal, use `orchestrator exec {worker} -- CMD`",
+        )
+    env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
+    with (
+        _container(worker, run) as place,
+        _start_inside(place, _SHELL, terminal=terminal_size(), env=env) as process,
+    ):
+        exit_code = converse(process)
+    raise typer.Exit(exit_code)
+
+
+@contextmanager
+def _start_inside(
+    place: tuple[Engine, str],
+    command: tuple[str, ...],
+    *,
+    terminal: TerminalSize | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[InnerProcess]:
+    """Start a command in a container (`place`), yield it, and end it at an interruption."""
+    engine, container = place
+    mark = secrets.token_hex(8)
+    with unwinding():
+        process = engine.enter(
+            container, command, terminal=terminal, env={**(env or {}), _MARK: mark}
+        )
+        try:
+            with closing(process):
+                yield process
+        except BaseException:
+            with suppress(OrchestratorError):
+                # End all processes with the mark in their environment; the engine cannot do so.
+                hang_up = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
+                with closing(engine.enter(container, hang_up)) as other:
+                    for _ in other.output():
+                        pass
+            raise
+
+
+@contextmanager
+def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
+    """Yield engine and id of a worker's container, in `run` or the newest run with the worker."""
+    with open_run(run, worker=worker) as history:
+        run_id, said = history.run_id, history.sentence(worker)
+        used = history.record.engine_used
+    labels = {
+        MANAGED: "true",
+        REPOSITORY: str(Repository(Path.cwd()).common_dir),
+        RUN: run_id,
+        WORKER: str(worker),
+        ROLE: "worker",
+    }
+    engine = engine_of_run(used)
+    try:
+        containers = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
+        if not containers:
+            raise NotRunningError(
+                f"worker {worker} of run {run_id} {said}; it has no container",
+                key="worker.not-running",
+                hint="list workers with `orchestrator ls`",
+            )
+    except BaseException:
+        engine.close()
+        raise
+    try:
+        yield engine, containers[0]
+    except NotRunningError as error:
+        raise NotRunningError(
+            f"worker {worker} of run {run_id} is not running, or its container is paused",
+            key="worker.not-running",
+            hint=f"list workers with `orchestrator ls`, or see `orchestrator logs {worker}`",
+        ) from error
+    finally:
+        engine.close()
+
+
+class _Sink:
+    """Writes a container's output: unchanged to a file, made harmless for a terminal or CI job."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._in_ci = is_job_log(out, os.environ)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def write(self, data: bytes) -> None:
+        # protection: output-of-exec-is-cleaned-in-job
+        if self._in_ci:
+            # Only complete lines: a control sequence may be split between two chunks.
+            text = self._held + self._decoder.decode(data)
+            # protection: ci-commands-in-several-chunks-are-broken-up
+            end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
+            self._held = text[end:]
+            if end:
+                put(output_lines(text[:end]).removesuffix("\n"), self._out)
+        elif self._out.isatty():
+            text = self._held + self._decoder.decode(data)
+            # The next chunk completes a sequence that is incomplete.
+            end = begun_sequence(text)
+            self._held = text[end:]
+            self._out.write(output_lines(text[:end]))
+        else:
+            self._out.buffer.write(data)
+        self._out.flush()
+
+    def finish(self) -> None:
+        rest = output_lines(self._held + self._decoder.decode(b"", final=True))
+        if self._in_ci and rest:
+            put(rest, self._out)
+        else:
+            self._out.write(rest)
+        self._out.flush()

@@ -1,1 +1,0 @@
-"""Git: all git commands, the user's repository, and the checks of workers' commits."""

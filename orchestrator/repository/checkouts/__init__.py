@@ -1,0 +1,1 @@
+"""Worktrees and checkouts: create, fill, list, disarm and remove them."""

@@ -1,0 +1,1 @@
+"""Compare, create and merge commits without a checkout."""

@@ -1,0 +1,1 @@
+"""Run git, and no other module does: its settings, limits and failures."""

@@ -1,0 +1,1 @@
+"""What may enter the repository: packs of workers, checked in a quarantine."""

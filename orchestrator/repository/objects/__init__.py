@@ -1,0 +1,1 @@
+"""Object directories: what a commit reaches, packed and shared by runs."""

@@ -1,0 +1,1 @@
+"""What a run has while it lives: its record, its resources, its credential broker."""

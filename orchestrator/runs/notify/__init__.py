@@ -1,0 +1,1 @@
+"""Notify the user of events: by a command or a web address."""

@@ -1,0 +1,1 @@
+"""Before a run: check everything, choose its names, reserve them, record the plan."""

@@ -1,0 +1,1 @@
+"""Runs with a purpose of their own: candidates, checks, conflicts, caches."""

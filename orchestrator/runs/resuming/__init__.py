@@ -1,0 +1,1 @@
+"""Go on with recorded runs: resume, detach, repeat, continue one worker."""

@@ -1,0 +1,1 @@
+"""One container: start it, read its output, enforce its limits, derive a verdict."""

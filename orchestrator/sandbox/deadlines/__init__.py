@@ -1,0 +1,1 @@
+"""Kill overdue containers even if the orchestrator is gone."""

@@ -1,0 +1,1 @@
+"""The network and the ports of workers, and what they reached."""

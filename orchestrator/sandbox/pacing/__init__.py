@@ -1,0 +1,1 @@
+"""Space out the starts of workers."""

@@ -1,0 +1,1 @@
+"""Containers beside workers: services, and the credential broker of a run."""

@@ -1,0 +1,1 @@
+"""Files of one worker: paths, checkpoints, endings, turns."""

@@ -1,0 +1,1 @@
+"""The steps of a worker's place: services, setup, agent, teardown, pack, checks."""
