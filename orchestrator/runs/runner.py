@@ -37,7 +37,7 @@ from orchestrator.runs.planning.naming import name_workers
 from orchestrator.runs.planning.preflight import RunRequest, check_request, check_run
 from orchestrator.runs.planning.reservation import reserve, undo
 from orchestrator.runs.scheduling.scheduler import run_workers
-from orchestrator.sandbox.cancel import Cancel
+from orchestrator.sandbox.supervision.cancel import Cancel
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.worker.attempts import attempt
 from orchestrator.worker.checked_run import CheckedRun

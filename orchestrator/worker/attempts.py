@@ -24,7 +24,7 @@ from orchestrator.base.results import Reason, WorkerResult
 from orchestrator.engine.interface.protocol import ExitStatus
 from orchestrator.repository.checkouts.worktree import clear_place, open_worktree
 from orchestrator.repository.repository import ATTEMPTS
-from orchestrator.sandbox.output import log_files
+from orchestrator.sandbox.supervision.output import log_files
 from orchestrator.state.worker.checkpoints import Checkpoints
 from orchestrator.state.worker.turns import (
     NextTurn,

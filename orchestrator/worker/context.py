@@ -30,15 +30,15 @@ from orchestrator.network.gateway.allowed_host import BROKER_PORT
 from orchestrator.repository.checkouts.lfs import NO_CONTENT, Content
 from orchestrator.repository.checkouts.submodules import Submodule
 from orchestrator.repository.repository import Repository
-from orchestrator.sandbox.cancel import Cancel, WorkerCancel
 from orchestrator.sandbox.deadlines.dead_man_switch import NO_SWITCH, Switch
 from orchestrator.sandbox.network.network_log import NetworkLog
 from orchestrator.sandbox.network.ports import PortBlocks, WorkerPorts
 from orchestrator.sandbox.network.run_network import RunNetwork
-from orchestrator.sandbox.pacing.start_throttle import StartThrottle
-from orchestrator.sandbox.pacing.token_bucket import provider_of
 from orchestrator.sandbox.sidecars.broker import RunBroker
-from orchestrator.sandbox.verdict import Verdict
+from orchestrator.sandbox.supervision.cancel import Cancel, WorkerCancel
+from orchestrator.sandbox.supervision.pacing.start_throttle import StartThrottle
+from orchestrator.sandbox.supervision.pacing.token_bucket import provider_of
+from orchestrator.sandbox.supervision.verdict import Verdict
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.worker.checkpoints import Checkpoints
 from orchestrator.state.worker.turns import CurrentTurn, current_turn

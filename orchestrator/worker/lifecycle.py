@@ -17,8 +17,8 @@ from orchestrator.base.text.path_patterns import outside
 from orchestrator.base.text.sanitize import one_line
 from orchestrator.repository.commits.changes import Changes, changes, differing_paths
 from orchestrator.repository.incoming.packed_work import Harvested
-from orchestrator.sandbox.output import WorkerLog, log_files
-from orchestrator.sandbox.verdict import Verdict, judge
+from orchestrator.sandbox.supervision.output import WorkerLog, log_files
+from orchestrator.sandbox.supervision.verdict import Verdict, judge
 from orchestrator.state.worker.endings import Ending
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest.harvest import harvest_worker

@@ -259,7 +259,7 @@ POINTS = {
     "before-order": (f"{_BROKER}._order", "before"),
     "after-order": (f"{_BROKER}._order", "after"),
     "before-grant": (f"{_BROKER}._refresh", "before"),
-    "output": ("orchestrator.sandbox.output:WorkerLog.write", "after"),
+    "output": ("orchestrator.sandbox.supervision.output:WorkerLog.write", "after"),
     "before-dismissal": (f"{_BROKER}.dismiss", "before"),
 }
 

@@ -26,7 +26,7 @@ TARGETS = {
     "launch": f"{_STATE}.note_launch",
     "start": f"{_STEP}.start",
     "following": f"{_PLACE}._order_following",
-    "output": "orchestrator.sandbox.output:WorkerLog.write",
+    "output": "orchestrator.sandbox.supervision.output:WorkerLog.write",
     "end": f"{_STEP}._end",
     "ending": f"{_STATE}.note_ending",
     "forget": f"{_STEP}.remove",

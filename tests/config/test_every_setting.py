@@ -107,7 +107,7 @@ def has_secret(spec: ContainerSpec) -> bool:
 
 Look = Callable[[Seen], bool]
 TURNS = "tests/worker/test_turns.py"
-ATTEMPTS, TRIGGERS = "tests/worker/test_attempts.py", "tests/sandbox/test_watchdog.py"
+ATTEMPTS, TRIGGERS = "tests/worker/test_attempts.py", "tests/sandbox/supervision/test_watchdog.py"
 RUNNER, LIMITED = "tests/runs/test_runner.py", "tests/runs/scheduling/test_rate_limited_runs.py"
 EACH_ENDS_ONE = (
     "tests/system/test_acceptance.py::test_disk_log_inodes_and_silence_each_end_one_worker"
@@ -165,7 +165,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("retry_on",): f"{ATTEMPTS}::test_timeout_is_retried_only_if_requested",
     ("retry_from",): f"{ATTEMPTS}::test_keep_continues_from_the_last_attempts_commits",
     ("rate_limit_wait",): f"{LIMITED}::test_pause_longer_than_the_limit_fails_at_once",
-    ("stagger",): "tests/sandbox/test_start_throttle.py::test_starts_are_staggered",
+    ("stagger",): "tests/sandbox/supervision/test_start_throttle.py::test_starts_are_staggered",
     ("fail_fast",): f"{ATTEMPTS}::test_fail_fast_cancels_others_after_the_last_retry",
     ("fail_on",): (
         "tests/faces/cli/commands/test_parallel.py::"

@@ -31,7 +31,7 @@ from orchestrator.repository.git.command import Git
 from orchestrator.repository.incoming import quarantine as harvest
 from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.sandbox.output import WorkerLog
+from orchestrator.sandbox.supervision.output import WorkerLog
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.secret_files import Secrets
 from orchestrator.worker import lifecycle as worker

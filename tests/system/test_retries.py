@@ -11,7 +11,7 @@ from orchestrator.config.settings.container import Limits
 from orchestrator.config.settings.run import ParallelConfig, Triggers
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.sandbox.watchdog import AllowedPaths
+from orchestrator.sandbox.supervision.watchdog import AllowedPaths
 from tests.support.repository import git
 from tests.support.runs import configured, show
 

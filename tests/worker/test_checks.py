@@ -13,8 +13,8 @@ from orchestrator.config.settings.project import Check, Project
 from orchestrator.engine.interface.labels import ROLE
 from orchestrator.engine.interface.spec import BindMount
 from orchestrator.runs.resuming.resume import ResumedRun
-from orchestrator.sandbox.output import findings_file
-from orchestrator.sandbox.verdict import Verdict, judge_checks
+from orchestrator.sandbox.supervision.output import findings_file
+from orchestrator.sandbox.supervision.verdict import Verdict, judge_checks
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.worker.steps import checks as worker_checks
 from orchestrator.worker.workspace.layout import WORKSPACE

@@ -29,11 +29,11 @@ from orchestrator.runs.live.broker_container import (
     start_broker,
 )
 from orchestrator.runs.live.recorder import ClaimedRun, Recorder
-from orchestrator.sandbox.cancel import Cancel
 from orchestrator.sandbox.deadlines.dead_man_switch import LATE, Switch, make_switch
 from orchestrator.sandbox.network.ports import PortBlocks
 from orchestrator.sandbox.network.run_network import RunNetwork
-from orchestrator.sandbox.pacing.start_throttle import StartThrottle
+from orchestrator.sandbox.supervision.cancel import Cancel
+from orchestrator.sandbox.supervision.pacing.start_throttle import StartThrottle
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import forget, memory_root
 from orchestrator.state.worker.checkpoints import Checkpoints

@@ -19,7 +19,7 @@ from orchestrator.repository.repository import Repository
 from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.runs.planning.reservation import base_commit
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.sandbox.output import log_files
+from orchestrator.sandbox.supervision.output import log_files
 from orchestrator.state.run_directory import RunDirectory
 
 LONGEST_LIST = 4 * 1024**2

@@ -20,7 +20,7 @@ from orchestrator.base.text.split_lines import lines_of_output
 from orchestrator.runs.reports.logs import tail
 from orchestrator.runs.reports.model import RunReport
 from orchestrator.runs.reports.sarif_input import Level, read_sarif
-from orchestrator.sandbox.output import findings_file
+from orchestrator.sandbox.supervision.output import findings_file
 from orchestrator.state.record.worker_view import WorkerView
 from orchestrator.worker.workspace.layout import WORKSPACE
 

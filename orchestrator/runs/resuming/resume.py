@@ -26,7 +26,7 @@ from orchestrator.runs.planning.preflight import RunRequest, check_run
 from orchestrator.runs.planning.private_values import with_private_values
 from orchestrator.runs.resuming.continuing import Message, check_continues, deliver
 from orchestrator.runs.scheduling.scheduler import run_workers
-from orchestrator.sandbox.cancel import Cancel
+from orchestrator.sandbox.supervision.cancel import Cancel
 from orchestrator.state.record.history import RunHistory
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import (

@@ -11,7 +11,7 @@ from typing import Final
 from orchestrator.base.events import Emit, ProviderPaused, SlotsChanged, ignore
 from orchestrator.base.text.quantities import count
 from orchestrator.config.settings.run import Provider
-from orchestrator.sandbox.pacing.token_bucket import Bucket, bucket_of
+from orchestrator.sandbox.supervision.pacing.token_bucket import Bucket, bucket_of
 
 FIRST_PAUSE: Final = 5.0
 """Seconds for which a provider is paused after refusing requests, if it reports no time. If

@@ -18,7 +18,7 @@ from orchestrator.repository.commits.task_merge import MergeConflict
 from orchestrator.runs.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.runs.scheduling.queue import Queue, make_queue
 from orchestrator.runs.scheduling.start_gate import StartGate, WaitReports
-from orchestrator.sandbox.supervisor import TICK
+from orchestrator.sandbox.supervision.supervisor import TICK
 from orchestrator.state.worker.turns import is_queued
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.turns.result_builder import (

@@ -33,7 +33,7 @@ from orchestrator.repository.incoming.packed_work import Harvested, HarvestRefus
 from orchestrator.repository.incoming.quarantine import import_harvest
 from orchestrator.repository.incoming.secret_scan import leak_notes, leaks
 from orchestrator.repository.settings import files_without_filter, some_paths
-from orchestrator.sandbox.verdict import Verdict
+from orchestrator.sandbox.supervision.verdict import Verdict
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest.plain_harvest import pack_plainly
 from orchestrator.worker.prepare import ensure_tree

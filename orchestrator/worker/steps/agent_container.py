@@ -18,15 +18,15 @@ from orchestrator.base.results import Reason
 from orchestrator.engine.interface.protocol import Container
 from orchestrator.engine.places.place import TREE, Place
 from orchestrator.repository.git.command import Git
-from orchestrator.sandbox.launch import (
+from orchestrator.sandbox.supervision.launch import (
     ContainerLimits,
     RunningContainer,
     launch,
     take_over,
 )
-from orchestrator.sandbox.output import LogOptions, WorkerLog
-from orchestrator.sandbox.supervisor import attend
-from orchestrator.sandbox.watchdog import AllowedPaths
+from orchestrator.sandbox.supervision.output import LogOptions, WorkerLog
+from orchestrator.sandbox.supervision.supervisor import attend
+from orchestrator.sandbox.supervision.watchdog import AllowedPaths
 from orchestrator.state.worker.checkpoints import Checkpoints
 from orchestrator.state.worker.endings import Ending, Stop
 from orchestrator.worker.context import WorkerContext

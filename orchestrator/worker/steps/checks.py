@@ -28,8 +28,8 @@ from orchestrator.base.text.decode import decode
 from orchestrator.engine.interface.spec import BindMount
 from orchestrator.engine.places.place import Part, Place
 from orchestrator.repository.git.failures import disk_full
-from orchestrator.sandbox.output import findings_file, stage_log
-from orchestrator.sandbox.verdict import Verdict, judge_checks
+from orchestrator.sandbox.supervision.output import findings_file, stage_log
+from orchestrator.sandbox.supervision.verdict import Verdict, judge_checks
 from orchestrator.state.worker.endings import Ending
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.steps.container_specs import Job, setup_job

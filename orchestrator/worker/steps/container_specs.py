@@ -18,7 +18,7 @@ from orchestrator.engine.interface import labels as label
 from orchestrator.engine.interface.spec import BrokerLink, ContainerSpec, TmpfsMount
 from orchestrator.engine.places.place import Part, Place, Start, Step, StepLimits
 from orchestrator.network.gateway.allowed_host import BROKER_NAME
-from orchestrator.sandbox.launch import ContainerLimits
+from orchestrator.sandbox.supervision.launch import ContainerLimits
 from orchestrator.state import secret_files
 from orchestrator.worker.checked_run import CheckedSettings
 from orchestrator.worker.context import WorkerContext

@@ -15,7 +15,7 @@ from orchestrator.network.broker.ledger import Spent
 from orchestrator.network.broker.repositories import GIT_FILE, git_configuration, git_settings
 from orchestrator.network.gateway.allowed_host import BROKER_NAME
 from orchestrator.sandbox.sidecars.broker import new_token
-from orchestrator.sandbox.verdict import Verdict
+from orchestrator.sandbox.supervision.verdict import Verdict
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.workspace.layout import AGENT_STEP
 

@@ -12,10 +12,10 @@ from orchestrator.base.files.tail import end_of
 from orchestrator.base.text.sanitize import last_output_line, one_line
 from orchestrator.engine.interface.spec import ContainerSpec
 from orchestrator.engine.places.place import Place
-from orchestrator.sandbox.cancel import CancelButton
-from orchestrator.sandbox.launch import start_again
-from orchestrator.sandbox.output import LogOptions, WorkerLog, stage_log
-from orchestrator.sandbox.supervisor import attend
+from orchestrator.sandbox.supervision.cancel import CancelButton
+from orchestrator.sandbox.supervision.launch import start_again
+from orchestrator.sandbox.supervision.output import LogOptions, WorkerLog, stage_log
+from orchestrator.sandbox.supervision.supervisor import attend
 from orchestrator.state.secret_files import Secrets
 from orchestrator.state.worker.endings import Ending
 from orchestrator.worker.context import WorkerContext

@@ -22,7 +22,7 @@ from orchestrator.repository.git.failures import disk_full
 from orchestrator.repository.incoming.packed_work import HarvestRefusedError
 from orchestrator.repository.repository import Repository
 from orchestrator.sandbox.deadlines.dead_man_switch import LATE
-from orchestrator.sandbox.launch import removed_on_error
+from orchestrator.sandbox.supervision.launch import removed_on_error
 from orchestrator.worker.in_container.host_git import RESERVED, ROOM
 from orchestrator.worker.steps.harvest_request import HARVEST_TIMEOUT, HarvestRequest, room
 from orchestrator.worker.workspace.layout import (

@@ -29,10 +29,10 @@ from orchestrator.engine.interface.labels import SERVICE
 from orchestrator.engine.interface.protocol import Container, ContainerEngine, Leftover
 from orchestrator.engine.interface.spec import ContainerSpec, TmpfsMount
 from orchestrator.engine.places.place import Place, Start, Step, StepLimits
-from orchestrator.sandbox.launch import create
 from orchestrator.sandbox.network.network_log import NetworkFollower
 from orchestrator.sandbox.sidecars.sidecar import Check, Sidecar
-from orchestrator.sandbox.verdict import Verdict
+from orchestrator.sandbox.supervision.launch import create
+from orchestrator.sandbox.supervision.verdict import Verdict
 from orchestrator.state.worker.endings import DeadService, Ending
 from orchestrator.worker.context import WorkerContext
 

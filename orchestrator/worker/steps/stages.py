@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from orchestrator.base.results import Reason, Status
 from orchestrator.engine.places.place import Place
-from orchestrator.sandbox.cancel import CancelButton
-from orchestrator.sandbox.verdict import Verdict
+from orchestrator.sandbox.supervision.cancel import CancelButton
+from orchestrator.sandbox.supervision.verdict import Verdict
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.steps.container_specs import setup_job, teardown_job
 from orchestrator.worker.steps.job import Work, problem_of

@@ -21,7 +21,7 @@ from orchestrator.base.worker_spec import WorkerSpec
 from orchestrator.network.broker.ledger import Spent
 from orchestrator.repository.commits.changes import Changes
 from orchestrator.repository.incoming.packed_work import Harvested
-from orchestrator.sandbox.verdict import Verdict
+from orchestrator.sandbox.supervision.verdict import Verdict
 from orchestrator.state.worker.checkpoints import Checkpoints
 from orchestrator.state.worker.endings import Ending
 from orchestrator.worker.context import WorkerContext

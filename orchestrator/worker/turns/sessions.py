@@ -10,7 +10,7 @@ from orchestrator.agents.base import SESSION, AgentOutput, Session, SessionAgent
 from orchestrator.base.errors import EngineError, EngineUnavailableError
 from orchestrator.base.results import Status, WorkerResult
 from orchestrator.engine.places.place import Place
-from orchestrator.sandbox.output import log_files
+from orchestrator.sandbox.supervision.output import log_files
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.workspace.layout import SESSION_PART
 from orchestrator.worker.workspace.mounts import Workspace

@@ -15,7 +15,7 @@ from orchestrator.base.text.redact import Redactor
 from orchestrator.base.text.sanitize import one_line
 from orchestrator.config.settings.project import Check
 from orchestrator.repository.commits.changes import patch
-from orchestrator.sandbox.output import stage_log
+from orchestrator.sandbox.supervision.output import stage_log
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.worker.checkpoints import Checkpoints
 from orchestrator.state.worker.turns import (

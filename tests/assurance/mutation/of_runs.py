@@ -16,7 +16,7 @@ from tests.assurance.mutation.ways import (
 )
 
 RUNS = "tests/runs/test_runner.py tests/runs/test_repositories.py"
-LIMITS = "tests/sandbox/test_limits.py"
+LIMITS = "tests/sandbox/supervision/test_limits.py"
 DEADMAN = "tests/sandbox/test_dead_man_switch.py"
 UNWATCHED = "tests/system/test_dead_man_switch.py"
 ACCEPTANCE = "tests/system/test_acceptance.py"
@@ -225,7 +225,7 @@ def limits() -> Iterator[Protection]:
         ("begun worker is not failed by its preparation", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/sandbox/test_output.py", "tests/runs/test_secrets.py"),
+        ("tests/sandbox/supervision/test_output.py", "tests/runs/test_secrets.py"),
         ("log on disk limited", Instead("data")),
         ("length of lines limited", Instead("started + tail", at="length-of-log-lines-limited")),
         ("lines are sanitised", Unwrap("output_line")),
@@ -274,14 +274,16 @@ def limits() -> Iterator[Protection]:
         ("later containers are left alone", Always("started.timestamp() <= before")),
     )  # fmt: skip
     yield from marked(
-        ("tests/sandbox/test_supervisor.py", "tests/sandbox/test_watchdog.py", UNWATCHED),
+        ("tests/sandbox/supervision/test_supervisor.py",
+         "tests/sandbox/supervision/test_watchdog.py", UNWATCHED),
         ("deadline does not wait for measurements",
          Instead("setattr(self, '_look_once', self.meter.look())")),
         ("question at the deadline is reported", Remove()),
         ("deadline does not wait for callbacks", Instead("self._tell_stopping()")),
     )  # fmt: skip
     yield from marked(
-        ("tests/sandbox/test_supervisor.py", "tests/sandbox/test_watchdog.py", UNWATCHED),
+        ("tests/sandbox/supervision/test_supervisor.py",
+         "tests/sandbox/supervision/test_watchdog.py", UNWATCHED),
         ("switch gets every deadline", Remove()),
     )  # fmt: skip
 
@@ -300,7 +302,7 @@ def words() -> Iterator[Protection]:
         ("length of lines limited", Instead("clean")),
     )  # fmt: skip
     yield from marked(
-        ("tests/sandbox/test_output.py",),
+        ("tests/sandbox/supervision/test_output.py",),
         ("rate of recorded progress limited", Never("not (now or since > wait)")),
         ("rate of recorded progress falls with time", Instead("_RECORDED")),
     )  # fmt: skip
@@ -313,7 +315,7 @@ def words() -> Iterator[Protection]:
          Replace(r'text.replace("\n", "\n" + prefix)', "text")),
     )  # fmt: skip
     yield from marked(
-        ("tests/sandbox/test_watchdog.py",),
+        ("tests/sandbox/supervision/test_watchdog.py",),
         ("number of interventions limited", Replace("self._left", "None")),
     )  # fmt: skip
     yield from marked(
@@ -342,7 +344,7 @@ def words() -> Iterator[Protection]:
         ("`logs --raw` refused in a job", Never()),
     )  # fmt: skip
     yield from marked(
-        ("tests/sandbox/test_verdict.py",),
+        ("tests/sandbox/supervision/test_verdict.py",),
         ("observations override the agent's report", Remove()),
         ("a lost network explains a failure", Instead("verdict.with_note(verdict.message)")),
         ("non-zero exit code is no success", Never("failed")),
@@ -420,7 +422,7 @@ def secrets() -> Iterator[Protection]:
 
 def triggers() -> Iterator[Protection]:
     """Return the protections of alerts and notifications from a worker's output."""
-    tests = ("tests/sandbox/test_watchdog.py",)
+    tests = ("tests/sandbox/supervision/test_watchdog.py",)
     yield from marked(
         tests,
         ("number of remembered error lines limited", Never()),

@@ -65,7 +65,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "mounted into no container.": {
         "sandbox/deadlines/dead_man_process.py": "Switch._sign Switch._kill",
         "sandbox/network/network_log.py": "NetworkFollower.__init__ NetworkFollower._write",
-        "sandbox/output.py": "WorkerLog._open _put_aside",
+        "sandbox/supervision/output.py": "WorkerLog._open _put_aside",
         "sandbox/sidecars/sidecar.py": "Sidecar._follow",
         "base/files/arrival_times.py": "ArrivalRecorder.note",
         "repository/incoming/kept_refs.py": "Parts.let_in",
@@ -146,7 +146,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "engine/docker/counters.py": "_hold",
     },
     "Another method has the same name: no file is written.": {
-        "sandbox/launch.py": "create",
+        "sandbox/supervision/launch.py": "create",
         "sandbox/network/ports.py": "WorkerPorts.move",
         "worker/context.py": "WorkerContext.broker_link",
         "worker/in_container/write_lines.py": "write_lines",

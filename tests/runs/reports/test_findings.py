@@ -14,7 +14,7 @@ from orchestrator.base.results import Reason, Status
 from orchestrator.runs.reports.findings import findings
 from orchestrator.runs.reports.sarif import render
 from orchestrator.runs.reports.sarif_input import MOST_BYTES
-from orchestrator.sandbox.output import findings_file
+from orchestrator.sandbox.supervision.output import findings_file
 from tests.support.reports import check, ended, ended_run, sarif_log
 
 FAILED = (Status.FAILED,)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.base.results import Reason, Status
 from orchestrator.runs.reports import github
-from orchestrator.sandbox.output import findings_file
+from orchestrator.sandbox.supervision.output import findings_file
 from tests.support.ci_parsers import HOSTILE_LINES, GitHubRunner
 from tests.support.reports import (
     BASE,

@@ -15,8 +15,8 @@ from orchestrator.config.settings.run import Provider, RateLimit
 from orchestrator.faces.cli.output.event_lines import again_line, alert_line
 from orchestrator.runs.resuming.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.sandbox.pacing import start_throttle
-from orchestrator.sandbox.pacing.token_bucket import Bucket
+from orchestrator.sandbox.supervision.pacing import start_throttle
+from orchestrator.sandbox.supervision.pacing.token_bucket import Bucket
 from tests.support.live import PATIENCE, ROOT, newest
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

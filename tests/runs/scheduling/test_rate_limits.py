@@ -17,7 +17,7 @@ from orchestrator.runs.scheduling.rate_limits import (
     RateLimiter,
     Start,
 )
-from orchestrator.sandbox.pacing.token_bucket import provider_of
+from orchestrator.sandbox.supervision.pacing.token_bucket import provider_of
 
 HOUR = 3600.0
 

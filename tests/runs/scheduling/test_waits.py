@@ -13,7 +13,7 @@ from orchestrator.config.workflow.order import Wait
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.runs.scheduling.rate_limits import RateLimiter
 from orchestrator.runs.scheduling.start_gate import WaitReports
-from orchestrator.sandbox.pacing.start_throttle import StartThrottle
+from orchestrator.sandbox.supervision.pacing.start_throttle import StartThrottle
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import configured
 from tests.support.workflow_runs import task

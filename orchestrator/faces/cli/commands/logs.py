@@ -22,7 +22,7 @@ from orchestrator.faces.cli.output.ci import in_ci
 from orchestrator.faces.cli.output.messages import put, show_json, tell
 from orchestrator.faces.cli.output.streams import end_with_reader
 from orchestrator.faces.cli.run_arguments import Follow, Number, RunOption, follow, open_run
-from orchestrator.sandbox.output import stage_logs
+from orchestrator.sandbox.supervision.output import stage_logs
 from orchestrator.state.record.history import EVENTS, LONGEST_EVENT, RunHistory, attempts
 from orchestrator.state.record.states import WorkerState
 

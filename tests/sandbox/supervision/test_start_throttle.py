@@ -13,8 +13,8 @@ from orchestrator.base.events import Event, WorkerPreparing, WorkerStarted
 from orchestrator.base.results import Reason, Status, WorkerResult
 from orchestrator.engine.interface.labels import ROLE
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.sandbox.pacing import start_throttle
-from orchestrator.sandbox.pacing.start_throttle import StartThrottle
+from orchestrator.sandbox.supervision.pacing import start_throttle
+from orchestrator.sandbox.supervision.pacing.start_throttle import StartThrottle
 from tests.support.live import PATIENCE
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import configured, shell_run

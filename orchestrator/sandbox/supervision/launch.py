@@ -15,7 +15,7 @@ from orchestrator.engine.interface.protocol import Container, ExitStatus
 from orchestrator.engine.places.place import Entry, ForwardingPlace, Place, Start
 from orchestrator.sandbox.deadlines.dead_man_switch import LATE, NO_SWITCH, Switch
 from orchestrator.sandbox.network.ports import WorkerPorts
-from orchestrator.sandbox.watchdog import AllowedPaths
+from orchestrator.sandbox.supervision.watchdog import AllowedPaths
 from orchestrator.state.worker.checkpoints import Checkpoints, Launch
 from orchestrator.state.worker.endings import Stop
 

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.base.results import Reason, Status
 from orchestrator.engine.interface.protocol import ExitStatus
-from orchestrator.sandbox.verdict import judge
+from orchestrator.sandbox.supervision.verdict import judge
 from orchestrator.state.worker.endings import Ending, Stop
 
 SUCCESS = AgentOutcome(status=Status.SUCCESS, cost=0.5)

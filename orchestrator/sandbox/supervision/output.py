@@ -14,7 +14,7 @@ from orchestrator.base.text.redact import RedactedStream, Redactor
 from orchestrator.base.text.sanitize import output_line
 from orchestrator.config.settings.run import Triggers
 from orchestrator.engine.interface.protocol import LogChunk
-from orchestrator.sandbox.watchdog import OutputSigns
+from orchestrator.sandbox.supervision.watchdog import OutputSigns
 
 _LINE = 64 * 1024
 """Maximum number of bytes of an unfinished line that are held in memory."""

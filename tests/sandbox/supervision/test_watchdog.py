@@ -15,8 +15,8 @@ from orchestrator.engine.places.host_place import HostPlace
 from orchestrator.engine.places.place import Part, PlaceSpec
 from orchestrator.repository.repository import Repository
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.sandbox import watchdog as triggers
-from orchestrator.sandbox.watchdog import AllowedPaths, OutputSigns, Watchdog
+from orchestrator.sandbox.supervision import watchdog as triggers
+from orchestrator.sandbox.supervision.watchdog import AllowedPaths, OutputSigns, Watchdog
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import GRACE, configured, show
 from tests.support.watched_runs import told, watched

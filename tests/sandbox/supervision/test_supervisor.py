@@ -12,7 +12,7 @@ from orchestrator.base.results import Reason, Status, WorkerResult
 from orchestrator.config.settings.container import Limits
 from orchestrator.engine.interface.protocol import LogChunk, Usage
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.sandbox.limits import LimitMeter
+from orchestrator.sandbox.supervision.limits import LimitMeter
 from tests.support.live import LATE, PATIENCE, eventually
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import configured
@@ -23,7 +23,7 @@ LIMITS = Limits(grace=GRACE, log_limit=1 << 20)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.sandbox.supervisor._LAST", 0.2)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.supervisor._LAST", 0.2)
 
 
 class Hanging:
@@ -92,7 +92,7 @@ def test_hanging_usage_call_does_not_delay_the_deadline(
         hung()
         return None
 
-    monkeypatch.setattr("orchestrator.sandbox.limits.MEASURE", 0.0)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.limits.MEASURE", 0.0)
     monkeypatch.setattr(LocalContainer, "usage", usage)
     result = life(repo, local_engine)
     assert hung.saw_death.wait(PATIENCE)
@@ -143,7 +143,7 @@ def test_output_that_the_engine_does_not_send_is_read_again(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine says after the first bytes that there are no more, and keeps the others."""
-    monkeypatch.setattr("orchestrator.sandbox.supervisor._LATEST_END", 0.5)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.supervisor._LATEST_END", 0.5)
     real, readers = LocalContainer.logs, list[threading.Thread]()
 
     def cut(container: LocalContainer) -> Iterator[LogChunk]:

@@ -13,7 +13,7 @@ from orchestrator.base.errors import StartCancelledError
 from orchestrator.base.events import WaitCause
 from orchestrator.base.text.quantities import duration
 from orchestrator.config.settings.run import Provider
-from orchestrator.sandbox.pacing.token_bucket import Bucket, bucket_of
+from orchestrator.sandbox.supervision.pacing.token_bucket import Bucket, bucket_of
 
 _GLANCE = 0.05
 """Seconds between two checks whether a waiting worker was cancelled."""

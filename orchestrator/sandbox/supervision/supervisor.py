@@ -16,11 +16,11 @@ from orchestrator.base.results import Noticed, Reason
 from orchestrator.base.text.quantities import money, size
 from orchestrator.engine.interface.counters import Counters
 from orchestrator.engine.interface.protocol import Container, ContainerState, ExitStatus
-from orchestrator.sandbox.cancel import CancelButton
-from orchestrator.sandbox.launch import ContainerLimits, RunningContainer
-from orchestrator.sandbox.limits import LimitMeter, limits_hit, lost_network
-from orchestrator.sandbox.output import WorkerLog
-from orchestrator.sandbox.watchdog import Finding, Watchdog, asking
+from orchestrator.sandbox.supervision.cancel import CancelButton
+from orchestrator.sandbox.supervision.launch import ContainerLimits, RunningContainer
+from orchestrator.sandbox.supervision.limits import LimitMeter, limits_hit, lost_network
+from orchestrator.sandbox.supervision.output import WorkerLog
+from orchestrator.sandbox.supervision.watchdog import Finding, Watchdog, asking
 from orchestrator.state.worker.checkpoints import Checkpoints, Launch
 from orchestrator.state.worker.endings import Ending, Stop
 

@@ -19,7 +19,7 @@ from orchestrator.base.events import Event, WorkerOutput, WorkerProgress
 from orchestrator.base.files.arrival_times import ArrivalTimes
 from orchestrator.base.text.redact import Redactor
 from orchestrator.engine.interface.protocol import LogChunk
-from orchestrator.sandbox.output import LogOptions, WorkerLog
+from orchestrator.sandbox.supervision.output import LogOptions, WorkerLog
 
 
 class Heard(list[Event]):
@@ -152,7 +152,7 @@ def test_number_of_progress_events_is_bounded(
     began = time.monotonic()
     now = itertools.count(began, 0.01)
     monkeypatch.setattr(
-        "orchestrator.sandbox.output.time", SimpleNamespace(monotonic=lambda: next(now))
+        "orchestrator.sandbox.supervision.output.time", SimpleNamespace(monotonic=lambda: next(now))
     )
     for number in range(20_000):
         log.write(out(b'{"type": "orchestrator.report", "cost": %d}\n' % number))

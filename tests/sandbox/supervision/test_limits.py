@@ -11,7 +11,7 @@ from orchestrator.base.files.disk_usage import DiskUse, disk_use
 from orchestrator.base.results import Reason
 from orchestrator.config.settings.container import Limits
 from orchestrator.engine.interface.protocol import Usage
-from orchestrator.sandbox.limits import LimitMeter
+from orchestrator.sandbox.supervision.limits import LimitMeter
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import GRACE, shell_run
 
@@ -58,7 +58,7 @@ class _Forking:
 
 
 def test_staying_at_the_process_limit_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.sandbox.limits.MEASURE", 0.0)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.limits.MEASURE", 0.0)
     before = DiskUse(size=0, files=0, hidden=0)
     meter = LimitMeter(_Forking(), Limits(), lambda **_: before, before=before)  # type: ignore[arg-type]
     looks = 0
@@ -84,9 +84,9 @@ def test_staying_at_the_process_limit_stops_the_worker(monkeypatch: pytest.Monke
 def test_deleted_files_that_are_open_count(
     monkeypatch: pytest.MonkeyPatch, written: list[int], deleted: list[int], stops: bool
 ) -> None:
-    monkeypatch.setattr("orchestrator.sandbox.limits.MEASURE", 0.0)
-    monkeypatch.setattr("orchestrator.sandbox.limits._MEASURE_DISK", 0.0)
-    monkeypatch.setattr("orchestrator.sandbox.limits._SHARE", 1e9)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.limits.MEASURE", 0.0)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.limits._MEASURE_DISK", 0.0)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.limits._SHARE", 1e9)
     before = DiskUse(size=5, files=0, hidden=0)
     sizes = itertools.cycle(written)
     container = _Quiet()
@@ -105,8 +105,8 @@ def test_deleted_files_that_are_open_count(
 
 def test_keeping_directories_unreadable_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unreadable directories cannot be measured; a build may lock one for a moment."""
-    monkeypatch.setattr("orchestrator.sandbox.limits.MEASURE", 0.01)
-    monkeypatch.setattr("orchestrator.sandbox.limits._MEASURE_DISK", 0.01)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.limits.MEASURE", 0.01)
+    monkeypatch.setattr("orchestrator.sandbox.supervision.limits._MEASURE_DISK", 0.01)
     seen: list[int] = []
 
     def measured(**_: object) -> DiskUse:
