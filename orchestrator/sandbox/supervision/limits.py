@@ -36,10 +36,13 @@ unreadable. A build may reach the limit on processes for a moment; a fork bomb s
 
 
 def limits_hit(measured: Sequence[str], counters: Counters) -> tuple[str, ...]:
-    """Return the limits that a container reached: by the kernel's counters, else as measured."""
+    """Return the limits that a container reached: by the kernel's counters, else as measured.
+
+    A container is also measured while it is being stopped; each limit is named once.
+    """
     known = {"memory": counters.memory_kills, "pids": counters.refused_processes}
     found = [name for name, number in known.items() if number]
-    return (*found, *(name for name in measured if known.get(name) is None))
+    return (*found, *dict.fromkeys(name for name in measured if known.get(name) is None))
 
 
 def lost_network(container: Container) -> str | None:

@@ -10,8 +10,9 @@ import pytest
 from orchestrator.base.files.disk_usage import DiskUse, disk_use
 from orchestrator.base.results import Reason
 from orchestrator.config.settings.container import Limits
+from orchestrator.engine.interface.counters import Counters
 from orchestrator.engine.interface.protocol import Usage
-from orchestrator.sandbox.supervision.limits import LimitMeter
+from orchestrator.sandbox.supervision.limits import LimitMeter, limits_hit
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import GRACE, shell_run
 
@@ -101,6 +102,26 @@ def test_deleted_files_that_are_open_count(
         meter.look()
     assert (meter.verdict is not None) == stops
     assert meter.limits_hit[:1] == (["disk"] if stops else [])
+
+
+@pytest.mark.parametrize(
+    ("measured", "counters", "hit"),
+    [
+        # A worker is measured until it has ended, also while it is being stopped.
+        (["disk", "disk", "inodes", "disk"], Counters(), ("disk", "inodes")),
+        (["pids", "pids"], Counters(), ("pids",)),
+        (["pids", "pids"], Counters(refused_processes=0), ()),
+        (
+            ["disk", "pids"],
+            Counters(memory_kills=2, refused_processes=3),
+            ("memory", "pids", "disk"),
+        ),
+    ],
+)
+def test_each_limit_is_named_once(
+    measured: list[str], counters: Counters, hit: tuple[str, ...]
+) -> None:
+    assert limits_hit(measured, counters) == hit
 
 
 def test_keeping_directories_unreadable_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
