@@ -28,9 +28,19 @@ if TYPE_CHECKING:
         retry,
     )
     from orchestrator.runs.runner import ParallelRunner
+    from orchestrator.sandbox.batch import run_all
+    from orchestrator.sandbox.models import (
+        EndReason,
+        Finished,
+        SandboxLimits,
+        Submission,
+        Template,
+    )
 
 __all__ = [
     "Conflicts",
+    "EndReason",
+    "Finished",
     "History",
     "Isolation",
     "Judgement",
@@ -45,7 +55,10 @@ __all__ = [
     "Reason",
     "Rounds",
     "RunResult",
+    "SandboxLimits",
     "Status",
+    "Submission",
+    "Template",
     "WorkerResult",
     "Workflow",
     "clean_up",
@@ -63,6 +76,7 @@ __all__ = [
     "restore",
     "resume",
     "retry",
+    "run_all",
     "undo",
 ]
 
@@ -84,6 +98,8 @@ _HOMES = {
         "continue_worker",
     ),
     "runs.runner": ("ParallelRunner",),
+    "sandbox.batch": ("run_all",),
+    "sandbox.models": ("EndReason", "Finished", "SandboxLimits", "Submission", "Template"),
     "state.worker.turns": ("NextTurn",),
     "config.workflow.model": ("Workflow",),
     "config.workflow.parsing.reader": ("read_workflow",),

@@ -55,3 +55,32 @@ def read_limited(path: str | Path, *, most: int, follow: bool = False) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"the file is larger than {most // 1024} KiB", str(path))
     return data
+
+
+def read_below(root: Path, path: str, *, most: int) -> bytes:
+    """Return the content of a regular file below a directory, following no link on the way.
+
+    Args:
+        root: The directory.
+        path: Path of the file, relative to `root` and without `..`.
+        most: Maximum size in bytes.
+
+    Raises:
+        OSError: The file does not exist, lies behind a link, is not regular, or is larger.
+    """
+    *folders, name = Path(path).parts
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for below in folders:
+            # protection: links-below-directory-are-not-followed
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            inner = os.open(below, flags, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        with open_regular(name, folder=folder) as file:
+            data = file.read(most + 1)
+    finally:
+        os.close(folder)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"the file is larger than {most // 1024} KiB", path)
+    return data

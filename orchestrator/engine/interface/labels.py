@@ -23,6 +23,10 @@ ROLE = "orchestrator.role"
 SERVICE = "orchestrator.service"
 
 
+SANDBOX = "orchestrator.sandbox"
+"""Label of a container that is a sandbox: the sandbox's id."""
+
+
 GATEWAY = "orchestrator.gateway"
 """Label of the container that owns a worker's network: the name of the gateway's container."""
 

@@ -108,7 +108,7 @@ class PortBlocks:
 class WorkerPorts:
     """The ports of this machine that are reserved for one worker's container."""
 
-    _blocks: PortBlocks
+    _blocks: PortBlocks | None
     wanted: Mapping[str, int]
     """Ports in the container to publish, each with the environment variable for it as the key."""
     _worker_id: int
@@ -119,7 +119,7 @@ class WorkerPorts:
         Raises:
             EngineError: All blocks are taken.
         """
-        if not self.wanted:
+        if self._blocks is None or not self.wanted:
             return {}
         first = self._blocks.first_port(self._worker_id)
         return {inside: first + place for place, inside in enumerate(self.wanted.values())}
@@ -145,7 +145,12 @@ class WorkerPorts:
         Raises:
             EngineError: All blocks are taken.
         """
-        self._blocks.move(self._worker_id)
+        if self._blocks is not None:
+            self._blocks.move(self._worker_id)
+
+
+NO_PORTS = WorkerPorts(None, {}, 0)
+"""The ports of a container that publishes none."""
 
 
 @dataclass(frozen=True)

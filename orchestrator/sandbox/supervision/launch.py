@@ -1,6 +1,7 @@
 """Create and start containers, and record each step so that no task starts twice."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from orchestrator.config.settings.run import Triggers
 from orchestrator.engine.interface.protocol import Container, ExitStatus
 from orchestrator.engine.places.place import Entry, ForwardingPlace, Place, Start
 from orchestrator.sandbox.deadlines.dead_man_switch import LATE, NO_SWITCH, Switch
-from orchestrator.sandbox.network.ports import WorkerPorts
+from orchestrator.sandbox.network.ports import NO_PORTS, WorkerPorts
 from orchestrator.sandbox.supervision.watchdog import AllowedPaths
 from orchestrator.state.worker.checkpoints import Checkpoints, Launch
 from orchestrator.state.worker.endings import Stop
@@ -43,10 +44,10 @@ class ContainerLimits:
     limits: Limits
     growing: tuple[str, ...]
     """Names of the parts whose growth counts toward the limit on disk."""
-    budget: float | None
+    budget: float | None = None
     tokens: int | None = None
-    max_steps: int
-    ports: WorkerPorts
+    max_steps: int = sys.maxsize
+    ports: WorkerPorts = NO_PORTS
     triggers: Triggers = field(default_factory=Triggers)
     scope: AllowedPaths | None = None
     stage: Stage | None = None

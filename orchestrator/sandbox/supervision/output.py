@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from orchestrator.agents.base import AgentProgress, ProgressReader
 from orchestrator.base.events import Emit, Stream, WorkerOutput, WorkerProgress
@@ -55,6 +56,37 @@ def stage_logs(directory: Path, stage: str) -> list[Path]:
         return [stage_log(directory, stage)]
     found = directory.glob(f"{stage}.log")
     return sorted(found, key=lambda path: (len(path.stem), path.stem))
+
+
+class Output(Protocol):
+    """What the supervisor of a container needs of the place for the container's output."""
+
+    size: int
+    """Bytes of output so far."""
+    heard_at: float
+    """Time of the latest output (monotonic clock)."""
+    signs: OutputSigns
+
+    @property
+    def cost(self) -> float | None:
+        """The latest cost that an agent reported, in USD."""
+
+    @property
+    def tokens(self) -> int | None:
+        """The latest number of tokens that an agent reported."""
+
+    @property
+    def steps(self) -> int | None:
+        """The latest number of steps that an agent reported, if its steps are limited."""
+
+    def write(self, chunk: LogChunk) -> None:
+        """Take a chunk of output."""
+
+    def tell(self, *, now: bool = False) -> None:
+        """Emit events for the latest line and progress: at a limited rate, or always with `now`."""
+
+    def restart(self) -> None:
+        """Forget all output so far, because it will be received again from the first byte."""
 
 
 @dataclass(frozen=True, kw_only=True)

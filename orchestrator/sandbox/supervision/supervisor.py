@@ -19,7 +19,7 @@ from orchestrator.engine.interface.protocol import Container, ContainerState, Ex
 from orchestrator.sandbox.supervision.cancel import CancelButton
 from orchestrator.sandbox.supervision.launch import ContainerLimits, RunningContainer
 from orchestrator.sandbox.supervision.limits import LimitMeter, limits_hit, lost_network
-from orchestrator.sandbox.supervision.output import WorkerLog
+from orchestrator.sandbox.supervision.output import Output
 from orchestrator.sandbox.supervision.watchdog import Finding, Watchdog, asking
 from orchestrator.state.worker.checkpoints import Checkpoints, Launch
 from orchestrator.state.worker.endings import Ending, Stop
@@ -52,7 +52,7 @@ answer.
 def attend(
     running: RunningContainer,
     *,
-    log: WorkerLog,
+    log: Output,
     cancel: CancelButton,
     emit: Emit,
     checkpoints: Checkpoints | None = None,
@@ -137,7 +137,7 @@ class _Watch:
     container: Container
     terms: ContainerLimits
     launched: Launch
-    log: WorkerLog
+    log: Output
     cancel: CancelButton
     emit: Emit
     checkpoints: Checkpoints | None

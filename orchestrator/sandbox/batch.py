@@ -1,0 +1,182 @@
+"""Run submissions: each in a sandbox of its own, which exists for this one command."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
+
+from orchestrator.base.files.change_owner import change_owner
+from orchestrator.base.files.safe_open import read_below
+from orchestrator.base.results import Reason
+from orchestrator.engine import connected
+from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.engine.places.place import Start
+from orchestrator.sandbox.home import Home
+from orchestrator.sandbox.layout import CONTROL, HOME, STEP, place_of
+from orchestrator.sandbox.models import EndReason, Finished, Submission, Template
+from orchestrator.sandbox.output_buffer import OutputBuffer
+from orchestrator.sandbox.supervision.cancel import Cancel
+from orchestrator.sandbox.supervision.launch import ContainerLimits, start_again
+from orchestrator.sandbox.supervision.supervisor import attend
+from orchestrator.state.worker.endings import Ending
+
+_LATE = 10.0
+"""Seconds after its timeout at which a sandbox must be gone whoever was to stop its command."""
+_WITH_INPUT = 'exec "$@" < "$0"'
+_LARGEST_FILE = 64 * 1024**2
+_REASONS: Mapping[Reason, EndReason] = {
+    Reason.TIMEOUT: EndReason.TIMEOUT,
+    Reason.IDLE: EndReason.IDLE,
+    Reason.PIDS: EndReason.PIDS,
+    Reason.DISK: EndReason.DISK,
+    Reason.INODES: EndReason.INODES,
+    Reason.LOG_LIMIT: EndReason.OUTPUT,
+    Reason.CANCELLED: EndReason.KILLED,
+}
+_OF_LIMITS: Mapping[str, EndReason] = {
+    "memory": EndReason.OOM,
+    "pids": EndReason.PIDS,
+    "disk": EndReason.DISK,
+    "inodes": EndReason.INODES,
+}
+
+
+def run_all(
+    submissions: Iterable[Submission],
+    *,
+    template: Template | None = None,
+    at_once: int = 4,
+    engine: ContainerEngine | None = None,
+    cancel: Cancel | None = None,
+) -> Iterator[Finished]:
+    """Run each submission in a sandbox of its own; yield the results in the order of their ends.
+
+    A submission is only read when there is room for it, so the iterable may be endless. Leaving the
+    iterator ends the sandboxes that still run.
+
+    Args:
+        submissions: What to run.
+        template: How the sandboxes are made. Default: `Template()`.
+        at_once: Maximum number of sandboxes at the same time.
+        engine: The engine. Default: the user's Docker engine.
+        cancel: Request to stop; the submissions that run end with the reason `killed`.
+
+    Raises:
+        ImageNotFoundError: The engine lacks the image.
+        EngineUnavailableError: The engine cannot be reached.
+        ConfigError: The state of sandboxes cannot be written.
+    """
+    template, cancel = template or Template(), cancel or Cancel()
+    waiting, running = iter(submissions), set[Future[Finished]]()
+    with connected(engine) as found, ExitStack() as stack:
+        found.check(images=(template.image,), runtime=template.runtime)
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix="sandbox")
+        stack.callback(pool.shutdown)
+        # protection: sandboxes-of-left-iterator-end
+        stack.callback(cancel.press, kill=True)
+        while True:
+            while len(running) < at_once and not cancel.stop_asked:
+                submission = next(waiting, None)
+                if submission is None:
+                    break
+                running.add(pool.submit(run_one, submission, template, found, cancel))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+
+
+def run_one(
+    submission: Submission, template: Template, engine: ContainerEngine, cancel: Cancel
+) -> Finished:
+    """Run a submission in a sandbox that exists for it alone; return how it ended.
+
+    A command that cannot be started ends as in a shell, with 126 or 127.
+
+    Raises:
+        EngineUnavailableError: The engine cannot be reached.
+        EngineError: The container could not be created.
+        ConfigError: The state of sandboxes cannot be written.
+    """
+    limits = template.limits
+    seconds = submission.timeout + limits.grace + _LATE
+    home = Home.create(engine=engine.name, address="", seconds=seconds, owned=True)
+    try:
+        _write(home, submission.files)
+        place, command = place_of(home, template, engine), submission.command
+        if submission.stdin:
+            home.write_control("stdin", submission.stdin)
+            command = ("sh", "-c", _WITH_INPUT, f"{CONTROL}/stdin", *command)
+        terms = ContainerLimits(
+            worker_id=0, place=place, step=STEP, timeout=submission.timeout, limits=limits,
+            growing=(STEP,),
+        )  # fmt: skip
+        output = OutputBuffer(limits.log_limit)
+        env = {"HOME": HOME, **template.env, **submission.env}
+        running = start_again(Start(command=command, env=env), terms)
+        try:
+            ending = attend(running, log=output, cancel=cancel, emit=_ignore)
+        finally:
+            # protection: container-of-submission-is-removed
+            running.container.remove()
+        return finished(submission.id, ending, output, _collect(home, submission.out))
+    finally:
+        home.remove()
+
+
+def _ignore(_: object) -> None:
+    """Emit nothing: nobody listens."""
+
+
+def _write(home: Home, files: Mapping[str, bytes]) -> None:
+    """Write the files of a submission to its workspace, which no command has seen yet."""
+    for name, content in files.items():
+        path = home.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        if content.startswith(b"#!"):
+            path.chmod(0o755)
+    if files and home.user != os.getuid():
+        change_owner(home.workspace, (home.user, home.group))
+
+
+def _collect(home: Home, names: Iterable[str]) -> dict[str, bytes]:
+    """Return the contents of those files that a command left in the workspace as ordinary files."""
+    found = {}
+    for name in names:
+        with suppress(OSError):
+            found[name] = read_below(home.workspace, name, most=_LARGEST_FILE)
+    return found
+
+
+def finished(
+    name: str, ending: Ending, output: OutputBuffer, files: Mapping[str, bytes]
+) -> Finished:
+    """Return how a command ended that was the only one of its container."""
+    status, reason, message = ending.exit_status, EndReason.EXITED, None
+    if ending.error is not None:
+        reason, message = EndReason.ENGINE_LOST, ending.error
+    elif ending.stopped is not None:
+        reason = _REASONS.get(ending.stopped.reason, EndReason.KILLED)
+        message = ending.stopped.measured
+    elif status is not None and status.oom_killed:
+        reason, message = EndReason.OOM, "killed at the limit of memory"
+    elif status is not None and status.exit_code != 0 and ending.limits_hit:
+        found = ending.limits_hit[0]
+        reason = _OF_LIMITS.get(found, EndReason.EXITED)
+        message = None if reason is EndReason.EXITED else f"reached the limit of {found}"
+    return Finished(
+        id=name,
+        exit_code=None if status is None else status.exit_code,
+        reason=reason,
+        message=message,
+        stdout=output.read("stdout"),
+        stderr=output.read("stderr"),
+        truncated=output.truncated,
+        wall=ending.duration,
+        cpu_time=ending.cpu_time,
+        peak_memory=ending.peak_memory,
+        uncounted=ending.uncounted,
+        files=files,
+    )

@@ -1,0 +1,139 @@
+"""The process that ends sandboxes whose time is over, or whose owner is gone.
+
+It runs as a program of its own that needs only Python's library, has no parent and little memory,
+and serves all sandboxes of one user. Commands in sandboxes cannot reach it. It looks at the lease
+of each sandbox twice in a second, and ends when there is none. The removal itself is done by
+another program, `orchestrator.sandbox.expire`, which loads the engine.
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+LEASE, LOCK, LOG = "lease.json", "reaper.lock", "reaper.log"
+_TICK = 0.5
+_LINGER = 20.0
+"""Seconds without a sandbox after which the process ends."""
+_AGAIN = 10.0
+"""Seconds until the removal of a sandbox is tried again."""
+_NEW = 5.0
+"""Seconds after which a directory without a lease counts as left behind."""
+_LARGEST_LOG = 1024**2
+_KEPT = frozenset({
+    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME", "SSH_AUTH_SOCK", "CONTAINER_HOST", "KUBECONFIG", "PYTHONPATH",
+})  # fmt: skip
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that reaching the engine may need, without the user's secrets."""
+    ends = ("_proxy", "_PROXY")
+    return {
+        name: value for name, value in environ.items()
+        if name in _KEPT or name.startswith("DOCKER_") or name.endswith(ends)
+    }  # fmt: skip
+
+
+def is_over(lease: Mapping[str, str]) -> bool:
+    """Return whether a sandbox must end: by its time, or because its owner or the boot is gone."""
+    boot = _text(Path("/proc/sys/kernel/random/boot_id"))
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    if (boot and boot != lease["boot"]) or time.clock_gettime(clock) >= float(lease["ends"]):
+        return True
+    # protection: sandbox-of-dead-process-ends
+    return bool(lease["owner"]) and _is_gone(lease["owner"])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _is_gone(mark: str) -> bool:
+    _, process, started = mark.split(" ")
+    if not Path("/proc/self/stat").exists():
+        try:
+            os.kill(int(process), 0)
+        except PermissionError:
+            return False
+        except OSError:
+            return True
+        return False
+    fields = _text(Path(f"/proc/{process}/stat")).rpartition(")")[2].split()
+    return not fields or fields[0] in "XZ" or fields[19] != started
+
+
+def _overdue(parent: Path) -> Iterator[str]:
+    """Yield the ids of sandboxes that must end."""
+    for path in parent.iterdir():
+        with suppress(OSError, ValueError, KeyError):
+            if not path.is_dir():
+                continue
+            try:
+                lease = json.loads((path / LEASE).read_text())
+            except FileNotFoundError:
+                if time.time() > path.stat().st_mtime + _NEW:
+                    yield path.name
+                continue
+            if is_over(lease):
+                yield path.name
+
+
+def watch(parent: Path, lock: int) -> None:
+    """End sandboxes as they become overdue, until there has been none for a while."""
+    tried: dict[str, float] = {}
+    running: list[subprocess.Popen[bytes]] = []
+    seen = time.monotonic()
+    while True:
+        now = time.monotonic()
+        running = [process for process in running if process.poll() is None]
+        with suppress(OSError):
+            if any(path.is_dir() for path in parent.iterdir()):
+                seen = now
+            due = [name for name in _overdue(parent) if now >= tried.get(name, 0.0)]
+            if due:
+                tried = {name: at for name, at in tried.items() if at > now}
+                tried |= dict.fromkeys(due, now + _AGAIN)
+                package = str(Path(__file__).parents[3])
+                paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+                command = [sys.executable, "-P", "-m", "orchestrator.sandbox.expire", *due]
+                env = {**os.environ, "PYTHONPATH": paths}
+                running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env=env))
+        if now - seen > _LINGER or not parent.is_dir():
+            # Whoever creates a sandbox from now on starts a new process.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            with suppress(OSError):
+                if any(path.is_dir() for path in parent.iterdir()):
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        return
+                    seen = now
+                    continue
+            return
+        time.sleep(_TICK)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Detach from the parent process, and watch."""
+    parent, lock = Path(arguments[0]), int(arguments[1])
+    if os.fork():
+        os._exit(0)
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text("sandboxes")
+        if (parent / LOG).stat().st_size > _LARGEST_LOG:
+            os.truncate(parent / LOG, 0)
+    watch(parent, lock)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

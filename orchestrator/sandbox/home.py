@@ -1,0 +1,168 @@
+"""Directories of this machine's sandboxes, and the time at which each sandbox must be gone.
+
+The directory of a sandbox exists before its container, and is removed after it. A small process
+(see `reaper`) ends the sandboxes whose time is over or whose owner is gone. Whoever creates a
+directory makes sure that this process runs.
+"""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from orchestrator.base.errors import ConfigError
+from orchestrator.base.files.atomic import write_private
+from orchestrator.base.files.lock_file import take_lock
+from orchestrator.base.files.remove_tree import remove_tree
+from orchestrator.base.files.user_state import state_home
+from orchestrator.base.machine import boot_id, process_mark, uptime
+from orchestrator.engine.interface.labels import MANAGED, ROLE, SANDBOX
+from orchestrator.sandbox.deadlines import reaper
+
+_OWN_USERS = 30_000
+"""First user id of sandboxes that root creates: no user of an ordinary system, and one below
+65,536, so that it exists in a user namespace.
+"""
+
+
+def sandboxes() -> Path:
+    """Return the directory with a directory for each sandbox of this user."""
+    return state_home() / "sandboxes"
+
+
+@dataclass(frozen=True)
+class Home:
+    """The directory of one sandbox."""
+
+    path: Path
+
+    @classmethod
+    def create(
+        cls, *, engine: str, address: str, seconds: float, owned: bool, about: str = ""
+    ) -> "Home":
+        """Create the directory of a new sandbox.
+
+        Args:
+            engine: Name of the engine's entry point.
+            address: Where another process reaches the engine; empty for the usual address.
+            seconds: Time until the sandbox must be gone.
+            owned: Whether the sandbox ends with this process.
+            about: Text about the sandbox, for other processes.
+
+        Raises:
+            ConfigError: The directory for the state of this user cannot be written to.
+        """
+        parent = sandboxes()
+        home = cls(parent / secrets.token_hex(6))
+        try:
+            parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            home.path.mkdir(mode=0o711)
+            home._note(engine, address, seconds, process_mark() if owned else "", about)
+            # protection: reaper-runs-before-sandbox
+            _ensure_reaper(parent)
+            home.control.mkdir(mode=0o755)
+            home.workspace.mkdir(mode=0o755)
+            if home.user != os.getuid():
+                os.chown(home.workspace, home.user, home.group)
+        except OSError as error:
+            raise ConfigError(
+                f"the state of sandboxes cannot be written to {parent}: {error.strerror}",
+                key="sandbox.no-state",
+                hint="set `XDG_STATE_HOME` to a directory that you can write to",
+            ) from error
+        return home
+
+    @property
+    def id(self) -> str:
+        """Return the sandbox's id, of 12 hexadecimal digits."""
+        return self.path.name
+
+    @property
+    def workspace(self) -> Path:
+        """Return the directory that commands see as `/workspace`. Its contents are hostile."""
+        return self.path / "workspace"
+
+    @property
+    def control(self) -> Path:
+        """Return the directory with files that commands can only read."""
+        return self.path / "control"
+
+    @cached_property
+    def user(self) -> int:
+        """Return the user of the sandbox's commands: the caller's own, never root's."""
+        # protection: sandbox-is-never-root
+        if os.getuid() != 0:
+            return os.getuid()
+        return _OWN_USERS + int(self.id, 16) % _OWN_USERS
+
+    @property
+    def group(self) -> int:
+        """Return the group of the sandbox's commands."""
+        return self.user if os.getuid() == 0 else os.getgid()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels by which the sandbox's container is found."""
+        return {MANAGED: "true", ROLE: "sandbox", SANDBOX: self.id}
+
+    @property
+    def about(self) -> str:
+        """Return the text about the sandbox."""
+        return str(self._lease()["about"])
+
+    @property
+    def left(self) -> float:
+        """Return the seconds until the sandbox ends; negative after its end."""
+        lease = self._lease()
+        return float(lease["ends"]) - uptime() if lease["boot"] == boot_id() else -1.0
+
+    def extend(self, seconds: float) -> None:
+        """Set the time until the sandbox ends, from now on."""
+        lease = self._lease()
+        self._note(lease["engine"], lease["address"], seconds, lease["owner"], lease["about"])
+
+    def remove(self) -> None:
+        """Remove the directory; its container must be gone."""
+        remove_tree(self.path)
+
+    def write_control(self, name: str, content: bytes) -> None:
+        """Write a file that commands can read and not change."""
+        write_private(self.control / name, content, mode=0o644)
+
+    def _lease(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads((self.path / reaper.LEASE).read_text())
+        return found
+
+    def _note(self, engine: str, address: str, seconds: float, owner: str, about: str) -> None:
+        lease = {
+            "boot": boot_id(), "ends": str(uptime() + seconds), "owner": owner,
+            "engine": engine, "address": address, "about": about,
+        }  # fmt: skip
+        write_private(self.path / reaper.LEASE, json.dumps(lease).encode())
+
+
+def _ensure_reaper(parent: Path) -> None:
+    """Start the process that ends sandboxes, unless it runs."""
+    lock = take_lock(parent / reaper.LOCK)
+    if lock is None:
+        return
+    with lock, (parent / reaper.LOG).open("ab") as log:
+        # protection: reaper-gets-no-secrets
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", reaper.__file__, str(parent), str(lock.fileno())],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+            pass_fds=[lock.fileno()], start_new_session=True,
+            env=reaper.environment(os.environ),
+        ).wait()  # fmt: skip
+
+
+def known() -> list[Home]:
+    """Return the directories of this user's sandboxes."""
+    with suppress(OSError):
+        return [Home(path) for path in sorted(sandboxes().iterdir()) if path.is_dir()]
+    return []

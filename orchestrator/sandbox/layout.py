@@ -1,0 +1,50 @@
+"""The container of a sandbox: its files, its user, its limits."""
+
+from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.engine.interface.spec import BindMount, ContainerSpec, TmpfsMount
+from orchestrator.engine.places.host_place import HostPlace
+from orchestrator.engine.places.place import Part, Place, PlaceSpec, Step
+from orchestrator.sandbox.home import Home
+from orchestrator.sandbox.models import WORKSPACE, Template
+
+STEP = "sandbox"
+"""Name of the only step of a sandbox's place, and of the part with the workspace."""
+HOME = "/home/sandbox"
+CONTROL = "/run/sandbox"
+"""Directory with files of ours that commands can only read."""
+
+
+def place_of(home: Home, template: Template, engine: ContainerEngine) -> Place:
+    """Return the place of a sandbox, in which nothing was created yet."""
+    limits, seen_by = template.limits, frozenset({STEP})
+    workspace = BindMount(source=home.workspace, target=WORKSPACE, read_only=False)
+    control = BindMount(source=home.control, target=CONTROL, read_only=True)
+    spec = ContainerSpec(
+        name=f"orchestrator-sandbox-{home.id}",
+        image=template.image,
+        command=(),
+        user=f"{home.user}:{home.group}",
+        workdir=WORKSPACE,
+        labels=home.labels,
+        mounts=(
+            TmpfsMount(target="/tmp", size=limits.tmp),  # noqa: S108  # the container's own
+            TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
+        ),
+        cpus=limits.cpus,
+        memory=limits.memory,
+        pids=limits.pids,
+        open_files=limits.open_files,
+        runtime=template.runtime,
+    )
+    return HostPlace(
+        engine,
+        PlaceSpec(
+            name=spec.name,
+            labels=home.labels,
+            parts=(
+                Part(name=STEP, mount=workspace, seen_by=seen_by),
+                Part(name="control", mount=control, seen_by=seen_by),
+            ),
+            steps=(Step(name=STEP, spec=spec),),
+        ),
+    )

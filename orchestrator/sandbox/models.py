@@ -1,0 +1,174 @@
+"""What callers say of a sandbox, and what they get back: limits, submissions, results."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from orchestrator.config.settings.container import Limits
+from orchestrator.config.settings.values import (
+    NAME_RULE,
+    VARIABLE_NAME,
+    Memory,
+    Model,
+    Pids,
+    Seconds,
+    Size,
+)
+
+WORKSPACE = "/workspace"
+"""Working directory of every command, and the only directory on disk that it can write to."""
+DEFAULT_TTL = 600.0
+"""Seconds that a sandbox lives unless the caller says otherwise."""
+
+
+class EndReason(StrEnum):
+    """Why a command ended."""
+
+    EXITED = "exited"
+    """The command ended by itself, with its exit code."""
+    TIMEOUT = "timeout"
+    IDLE = "idle"
+    """The command printed nothing for too long."""
+    OOM = "oom"
+    """The kernel killed it at the limit of memory."""
+    PIDS = "pids"
+    DISK = "disk"
+    INODES = "inodes"
+    OUTPUT = "output"
+    """The command printed more than the limit of output."""
+    KILLED = "killed"
+    """The caller stopped the command or the sandbox, or a signal ended it from outside."""
+    EXPIRED = "expired"
+    """The time to live of the sandbox was over."""
+    ENGINE_LOST = "engine_lost"
+    """The container is gone, or the engine failed; the result may be incomplete."""
+
+
+class SandboxLimits(Limits):
+    """Limits of a sandbox. Sizes are bytes, or text such as `128m`; times are seconds."""
+
+    memory: Memory = 512 * 1024**2
+    """Memory of all processes together. There is no swap."""
+    pids: Pids = 256
+    """Processes and threads."""
+    tmp: Size = Field(default=256 * 1024**2, ge=1024**2)
+    """Size of `/tmp`, and of the home directory. Each counts as memory."""
+    disk: Size = Field(default=1024**3, ge=1024**2)
+    """Bytes that may be written to `/workspace`."""
+    inodes: int = Field(default=100_000, ge=100, le=10**12)
+    """Files and directories that may be created in `/workspace`."""
+    log_limit: Size = Field(default=16 * 1024**2, ge=1024)
+    """Bytes of output of a command, stdout and stderr together. What exceeds it ends the command.
+    """
+    grace: Seconds = 1.0
+    """Seconds between SIGTERM and SIGKILL when a command is stopped."""
+
+
+def _inside(path: str) -> str:
+    """Return a path of a file in the workspace, which must stay there."""
+    found = PurePosixPath(path)
+    if found.is_absolute():
+        found = found.relative_to(WORKSPACE) if found.is_relative_to(WORKSPACE) else found
+    # protection: files-of-submissions-stay-in-workspace
+    if found.is_absolute() or ".." in found.parts or not found.parts or "\0" in path:
+        raise ValueError(f"a file must lie in {WORKSPACE}, without `..`: {path!r}")
+    return str(found)
+
+
+FilePath = Annotated[str, AfterValidator(_inside)]
+"""Path of a file in the workspace: relative, or below `/workspace`."""
+
+
+def _usable(env: Mapping[str, str]) -> Mapping[str, str]:
+    if not all(map(VARIABLE_NAME.fullmatch, env)):
+        raise ValueError(f"a variable's name is not usable: {NAME_RULE}")
+    if any("\0" in value for value in env.values()):
+        raise ValueError("a variable's value must not contain NUL")
+    return env
+
+
+Environment = Annotated[Mapping[str, str], AfterValidator(_usable)]
+Command = Annotated[tuple[Annotated[str, Field(max_length=128 * 1024)], ...], Field(min_length=1)]
+"""A command and its arguments; no shell interprets them."""
+
+
+class Template(Model):
+    """How sandboxes are made. Equal templates make equal sandboxes."""
+
+    image: str = Field(default="orchestrator/base:latest", min_length=1)
+    """Image with a POSIX shell. Its entrypoint and its command are not used."""
+    limits: SandboxLimits = SandboxLimits()
+    env: Environment = Field(default_factory=dict)
+    """Variables of all commands."""
+    runtime: str | None = None
+    """OCI runtime such as `runsc`. Default: the engine's."""
+
+
+class Submission(Model):
+    """A command that runs once, in a sandbox of its own, with its files and its input."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="utf8")
+
+    id: str = Field(default="", max_length=200)
+    """Name of the submission in its result."""
+    command: Command
+    files: Mapping[FilePath, bytes] = Field(default_factory=dict)
+    """Contents of files in the workspace, by path."""
+    stdin: bytes = b""
+    env: Environment = Field(default_factory=dict)
+    timeout: Seconds = 60.0
+    """Seconds after which the command is stopped, with everything that it started."""
+    out: tuple[FilePath, ...] = ()
+    """Files in the workspace that the result contains, if the command wrote them."""
+
+
+class Finished(Model):
+    """How a command ended."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    id: str = ""
+    """Name of the submission."""
+    exit_code: int | None
+    """Exit code, 128 plus the number of a signal; None if the command never ran, or if its end was
+    not observed.
+    """
+    reason: EndReason
+    message: str | None = None
+    """What was measured, if the command did not end by itself."""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    """Whether there was more output than the limit, which is lost."""
+    wall: float = 0.0
+    """Seconds from start to end."""
+    cpu_time: float | None = None
+    """Seconds of CPU time, of all processes."""
+    peak_memory: int | None = None
+    """Largest memory in use at once, in bytes, of all processes."""
+    uncounted: str | None = None
+    """Why `cpu_time` or `peak_memory` is unknown."""
+    files: Mapping[str, bytes] = Field(default_factory=dict)
+    """Contents of the files that the submission asked for."""
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the command ended by itself with exit code 0."""
+        return self.reason is EndReason.EXITED and self.exit_code == 0
+
+
+class SandboxInfo(Model):
+    """A sandbox that lives."""
+
+    id: str
+    image: str
+    labels: Mapping[str, str]
+    created_at: datetime
+    expires_in: float
+    """Seconds until the sandbox ends itself."""
+    state: str
+    """`running` or `paused`."""
