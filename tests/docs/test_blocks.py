@@ -20,6 +20,7 @@ from orchestrator.config.workflow.parsing.dialects import json_schema as manifes
 from orchestrator.config.workflow.parsing.reader import read_workflow
 from tests.docs.markdown import ROOT, Block, blocks, pages
 from tests.docs.session import Step, run_session, steps
+from tests.support import local_program
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import learn_of_overlays, spare_probe
 from tests.support.fork_program import fork_program
@@ -30,18 +31,46 @@ from tests.system.agents.conftest import caller_environment
 LANGUAGES = {"console", "sh", "python", "yaml", "json", "toml", "text"}
 COMMANDS = ("console", "sh", "python", "yaml")
 
-REPETITIONS = {
-    "docs/guides/best-of-n-in-ci.md",
-    "docs/guides/judging.md",
-    "docs/guides/keys.md",
-    "docs/guides/long-runs.md",
-    "docs/guides/models.md",
-    "docs/guides/rate-limits.md",
-    "docs/guides/ready-worktrees.md",
-    "docs/guides/watching.md",
-    "docs/guides/workflows.md",
+IN_CONTAINERS = {
+    "README.md",
+    "docs/getting-started.md",
+    "docs/guides/agent-adapter.md",
+    "docs/guides/configuration.md",
+    "docs/guides/images.md",
+    "docs/guides/other-machine.md",
+    "docs/guides/untrusted-tasks.md",
+    "docs/guides/updating-images.md",
+    "docs/reference/exit-codes.md",
+    "docs/tutorial-agent.md",
 }
-"""Slow pages, whose commands other tests run too; `make variants` runs the pages themselves."""
+"""Pages that `make test` runs in containers; `make variants` runs every page in them."""
+WITHOUT_CONTAINERS = {
+    "docs/concepts/results.md",
+    "docs/guides/ci.md",
+    "docs/guides/cleanup.md",
+    "docs/guides/company-network.md",
+    "docs/guides/landing.md",
+    "docs/guides/ports-and-services.md",
+    "docs/guides/rate-limits.md",
+    "docs/guides/second-round.md",
+    "docs/guides/shards.md",
+    "docs/guides/web-view.md",
+    "docs/guides/worktrees.md",
+    "docs/reference/cli.md",
+    "docs/reference/configuration.md",
+    "docs/reference/errors.md",
+    "docs/reference/python-api.md",
+    "docs/troubleshooting.md",
+    "skills/orchestrator/SKILL.md",
+}
+"""Pages that `make test` runs with processes in place of containers."""
+PRELUDE = f"""import sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.support import local_program
+sys.path.pop(0)
+local_program.use_local_engine()
+"""
+"""Beginning of a Python program that is run with the local engine."""
 COVERED: Mapping[str, tuple[str, str]] = {
     "make setup": ("tests/engine/test_setup_script.py", "setup-engine.sh"),
     "make demo": ("tests/system/agents/test_demo.py", "demo.py"),
@@ -115,11 +144,11 @@ def _plain(command: str) -> str:
     return " ".join(command.replace("\\\n", " ").split())
 
 
-def _session(page: str) -> list[Step]:
+def _session(page: str, prelude: str = "") -> list[Step]:
     return [
         step
         for block in blocks(page)
-        for step in steps(block)
+        for step in steps(block, prelude)
         if _plain(step.command) not in COVERED and not _is_pytest(step)
     ]
 
@@ -140,32 +169,56 @@ def test_every_block_has_a_known_language(block: Block) -> None:
     assert block.language in LANGUAGES
 
 
-def _marked(page: str) -> object:
-    return pytest.param(page, marks=pytest.mark.extra) if page in REPETITIONS else page
-
-
 @pytest.mark.docker
 @pytest.mark.e2e
-@pytest.mark.parametrize("page", [_marked(page) for page in pages() if _session(page)])
+@pytest.mark.parametrize(
+    "page",
+    [
+        page if page in IN_CONTAINERS else pytest.param(page, marks=pytest.mark.extra)
+        for page in pages()
+        if _session(page)
+    ],
+)
 def test_commands_of_a_page_print_what_it_says(page: str, tmp_path: Path, shop: Path) -> None:
-    forks = tmp_path / "forks"
-    with ModelServer(SCENARIO, host=bridge_gateway()) as server, fork_program(forks):
-        env = {**caller_environment(tmp_path, server.url), "COLUMNS": "240"}
-        # The commands of one page run the installed program, not a fork.
-        first = [] if page == "README.md" else [str(forks)]
-        env["PATH"] = os.pathsep.join([*first, str(Path(sys.executable).parent), env["PATH"]])
-        env["PYTHONPATH"] = str(ROOT)
-        env["RUNNER_TEMP"] = str(tmp_path)
-        spare_probe(shop)
+    # The commands of one page run the installed program, not a fork.
+    first = [] if page == "README.md" else [str(tmp_path / "forks")]
+    spare_probe(shop)
+    with ModelServer(SCENARIO, host=bridge_gateway()) as server, fork_program(tmp_path / "forks"):
+        env = _environment(tmp_path, server.url, first)
         problems = run_session(
             _session(page), repository=shop, scratch=tmp_path / "session", env=env
         )
         learn_of_overlays(shop)
         cleanup = ["orchestrator", "parallel-cleanup", "--purge"]
         subprocess.run(cleanup, cwd=shop, env=env, check=True, capture_output=True)
-
     if problems:
         pytest.fail("\n\n".join(problems), pytrace=False)
+
+
+@pytest.mark.parametrize("page", sorted(WITHOUT_CONTAINERS))
+def test_commands_of_a_page_print_what_it_says_without_containers(
+    page: str, tmp_path: Path, shop: Path
+) -> None:
+    """The same commands; each container is a process of the local engine."""
+    forks, nowhere = tmp_path / "forks", "http://127.0.0.1:9"
+    with fork_program(forks, "tests.support.local_program"):
+        env = _environment(tmp_path, nowhere, [str(forks)])
+        env |= {
+            local_program.FOLDER: str(tmp_path / "engine"),
+            "DOCKER_HOST": os.environ["DOCKER_HOST"],
+        }
+        problems = run_session(
+            _session(page, PRELUDE), repository=shop, scratch=tmp_path / "session", env=env
+        )
+    if problems:
+        pytest.fail("\n\n".join(problems), pytrace=False)
+
+
+def _environment(home: Path, model: str, first: list[str]) -> dict[str, str]:
+    """Return the environment of a page's commands, with programs that are found first."""
+    env = {**caller_environment(home, model), "COLUMNS": "240"}
+    env["PATH"] = os.pathsep.join([*first, str(Path(sys.executable).parent), env["PATH"]])
+    return {**env, "PYTHONPATH": str(ROOT), "RUNNER_TEMP": str(home)}
 
 
 def _uses_the_action(document: Mapping[str, Any]) -> bool:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tests.support.forks import Fork, can_fork
 
-_REAL = Path(sys.executable).parent / "orchestrator"
 _PROGRAM = f"""#!{sys.executable} -IS
 import _socket, array, json, os, sys
 channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -23,7 +22,7 @@ channel.sendmsg([len(said).to_bytes(4, "big")], [streams])
 channel.sendall(said)
 code = channel.recv(16)
 if not code:
-    os.execv({str(_REAL)!r}, [{str(_REAL)!r}, *sys.argv[1:]])
+    os.execv({sys.executable!r}, [{sys.executable!r}, "-P", "-m", MODULE, *sys.argv[1:]])
 sys.exit(int(code))
 """
 """Passes its arguments, directory, environment and output to the tests, and exits like the fork.
@@ -33,17 +32,18 @@ If a fork would behave differently, it is replaced by the real program.
 
 
 @contextmanager
-def fork_program(folder: Path) -> Iterator[None]:
-    """Write the program into a folder, and serve it for as long as this is entered."""
+def fork_program(folder: Path, module: str = "orchestrator") -> Iterator[None]:
+    """Write a program that runs a module into a folder, and serve it until this is left."""
     # An abstract address, because a path may be too long for a socket.
     name = b"\0orchestrator-tests-" + secrets.token_hex(8).encode()
     folder.mkdir()
-    (folder / "orchestrator").write_text(_PROGRAM.replace("NAME", repr(name)))
+    program = _PROGRAM.replace("NAME", repr(name)).replace("MODULE", repr(module))
+    (folder / "orchestrator").write_text(program)
     (folder / "orchestrator").chmod(0o755)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(name)
         listening.listen()
-        server = threading.Thread(target=_serve, args=(listening,))
+        server = threading.Thread(target=_serve, args=(listening, module))
         server.start()
         try:
             yield
@@ -52,16 +52,16 @@ def fork_program(folder: Path) -> Iterator[None]:
             server.join()
 
 
-def _serve(listening: socket.socket) -> None:
+def _serve(listening: socket.socket, module: str) -> None:
     while True:
         try:
             caller, _ = listening.accept()
         except OSError:
             return
-        threading.Thread(target=_carry_out, args=(caller,), daemon=True).start()
+        threading.Thread(target=_carry_out, args=(caller, module), daemon=True).start()
 
 
-def _carry_out(caller: socket.socket) -> None:
+def _carry_out(caller: socket.socket, module: str) -> None:
     """Run one command as a fork, and send its exit code; send nothing if a fork cannot be used."""
     with caller:
         head, streams, _, _ = socket.recv_fds(caller, 4, 2)
@@ -71,7 +71,7 @@ def _carry_out(caller: socket.socket) -> None:
             if not can_fork(env, {}):
                 return
             out, err = streams
-            fork = Fork("orchestrator", arguments, cwd=Path(cwd), env=env, stdout=out, stderr=err)
+            fork = Fork(module, arguments, cwd=Path(cwd), env=env, stdout=out, stderr=err)
         finally:
             for stream in streams:
                 os.close(stream)

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import orchestrator.engine
-from orchestrator.faces.cli.app import main
 from tests.support.local_engine import LocalEngine
 
 FOLDER = "LOCAL_ENGINE"
@@ -20,12 +19,20 @@ class _Engine(LocalEngine):
         return f"sha256:{image}"
 
 
-def _run() -> None:
+def use_local_engine() -> None:
+    """Load the local engine where this process asks for one, if the variable is set."""
     original = orchestrator.engine.load_engine
     folder = os.environ.pop(FOLDER, None)
     for module in [*sys.modules.values()] if folder else []:
         if getattr(module, "load_engine", None) is original:
             module.load_engine = lambda *_: _Engine(Path(str(folder)))  # type: ignore[attr-defined]
+
+
+def _run() -> None:
+    # Imported here because programs without a command line use the engine, too.
+    from orchestrator.faces.cli.app import main
+
+    use_local_engine()
     for number in map(int, os.environ.pop(CLOSED, "").split()):
         os.close(number)
         # Python does the same at its start.
