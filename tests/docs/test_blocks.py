@@ -35,12 +35,9 @@ IN_CONTAINERS = {
     "README.md",
     "docs/getting-started.md",
     "docs/guides/agent-adapter.md",
-    "docs/guides/configuration.md",
     "docs/guides/images.md",
-    "docs/guides/other-machine.md",
     "docs/guides/untrusted-tasks.md",
     "docs/guides/updating-images.md",
-    "docs/reference/exit-codes.md",
     "docs/tutorial-agent.md",
 }
 """Pages that `make test` runs in containers; `make variants` runs every page in them."""
