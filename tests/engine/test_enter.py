@@ -1,5 +1,6 @@
 """The contract of all engines for commands inside a running container."""
 
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from orchestrator.base.errors import NotRunningError
+from orchestrator.base.errors import EngineError, NotRunningError, UnsupportedError
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.interface.protocol import ContainerEngine, InnerProcess, TerminalSize
 from tests.support.containers import USER, Starter, finish
@@ -28,11 +29,11 @@ def enter(engine: ContainerEngine, start: Starter):
 
 
 def read(process: InnerProcess) -> tuple[int, bytes, bytes]:
-    said = {"stdout": b"", "stderr": b""}
+    said: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
     with closing(process):
         for chunk in process.output():
-            said[chunk.stream] += chunk.data
-        return process.wait(), said["stdout"], said["stderr"]
+            said[chunk.stream].append(chunk.data)
+        return process.wait(), b"".join(said["stdout"]), b"".join(said["stderr"])
 
 
 def read_until(output: Iterator, wanted: bytes) -> bytes:
@@ -111,6 +112,173 @@ def test_ended_container_cannot_be_entered(engine: ContainerEngine, start: Start
     container.remove()
     with pytest.raises(NotRunningError):
         engine.enter(container.id, ("true",))
+
+
+def count(enter, words: str) -> int:
+    """Return how many processes of the container have words in their command line."""
+    script = """for at in /proc/[0-9]*; do tr '\\0' ' ' < $at/cmdline; echo; done 2> /dev/null"""
+    _, stdout, _ = read(enter("sh", "-c", script))
+    return sum(line.startswith(words) for line in stdout.decode().splitlines())
+
+
+def eventually_gone(enter, words: str) -> bool:
+    deadline = time.monotonic() + 30
+    while count(enter, words):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@pytest.fixture
+def nap() -> str:
+    """Return a number of seconds that no other test sleeps."""
+    return f"{1000 + secrets.randbelow(10**9)}"
+
+
+def test_input_without_a_terminal_is_complete_and_has_an_end(enter) -> None:
+    data = secrets.token_bytes(1024) * 10_000
+    process = enter("cat", stdin=True, timeout=60)
+    writer = threading.Thread(target=lambda: (process.write(data), process.close_stdin()))
+    writer.start()
+    code, stdout, stderr = read(process)
+    writer.join()
+    assert (code, stdout == data, stderr) == (0, True, b"")
+
+
+def test_input_that_ends_at_once_is_empty(enter) -> None:
+    process = enter("cat", stdin=True)
+    process.close_stdin()
+    assert read(process) == (0, b"", b"")
+
+
+def test_input_that_nobody_wants_is_refused(enter) -> None:
+    with closing(enter("true")) as process, pytest.raises(EngineError) as refused:
+        process.write(b"x")
+    assert refused.value.key == "command.no-input"
+
+
+def test_command_has_its_own_directory(enter) -> None:
+    assert read(enter("pwd", cwd="/usr")) == (0, b"/usr\n", b"")
+    code, _, stderr = read(enter("pwd", cwd="/no such place"))
+    assert code == 126
+    assert b"/no such place" in stderr
+
+
+def test_command_sees_nothing_of_the_shell_that_watches_it(enter) -> None:
+    names = {"_line": "a", "odd.name": "b c", "LINES": "x\ny", "_mark": "d"}
+    script = """
+import os
+print(sorted(map(int, os.listdir("/proc/self/fd")))[:-1], os.getsid(0) == os.getpgid(0))
+print([os.environ[name] for name in ("odd.name", "LINES")], "OLDPWD" in os.environ)
+try:
+    print(os.waitpid(-1, 0))
+except ChildProcessError:
+    print("no child")
+import signal
+print([s for s in signal.valid_signals() if signal.getsignal(s) == signal.SIG_IGN])
+"""
+    code, stdout, stderr = read(enter("python3", "-c", script, env=names, timeout=60))
+    assert (code, stderr) == (0, b"")
+    *seen, ignored = stdout.decode().splitlines()
+    assert seen == ["[0, 1, 2] True", "['b c', 'x\\ny'] False", "no child"]
+    assert ignored == "[<Signals.SIGPIPE: 13>, <Signals.SIGXFSZ: 25>]"  # of Python itself
+
+
+def test_signal_reaches_the_group_or_the_command_alone(enter) -> None:
+    child = "trap 'echo child; exit 0' USR1; echo ready; while :; do sleep 0.1; done"
+    parent = f"trap 'echo parent' USR1; sh -c \"{child}\" & while ! wait $!; do :; done"
+    for group, expected in ((True, {b"child", b"parent"}), (False, {b"parent"})):
+        process = enter("sh", "-c", parent, timeout=60)
+        with closing(process):
+            output = process.output()
+            read_until(output, b"ready\n")
+            process.signal("SIGUSR1", group=group)
+            said = read_until(output, b"parent\n")
+            if group:
+                said += b"".join(chunk.data for chunk in output)
+                assert process.wait() == 0
+            # The shell also reports that its programs died of the signal.
+            assert {*said.split()} & {b"child", b"parent"} == expected
+
+
+def test_unknown_signal_is_refused(enter) -> None:
+    with closing(enter("sleep", "60")) as process, pytest.raises(UnsupportedError) as refused:
+        process.signal("TERM; reboot")
+    assert refused.value.key == "command.signal"
+
+
+def test_group_is_killed_with_all_of_its_processes(enter, nap: str) -> None:
+    process = enter("sh", "-c", f"sleep {nap} & sleep {nap} & echo ready; wait")
+    with closing(process):
+        output = process.output()
+        read_until(output, b"ready")
+        process.signal("SIGKILL")
+        assert list(output) == []
+        assert process.wait() == 137
+    assert eventually_gone(enter, f"sleep {nap}")
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["sleep {}", "trap '' TERM HUP; sleep {}; sleep {}", "setsid sleep {} & sleep {}",
+     "(setsid sleep {} > /dev/null 2>&1 < /dev/null &); sleep {}",
+     "set -m; sleep {} & sleep {}"],
+)  # fmt: skip
+@pytest.mark.parametrize("way", ["timeout", "close", "input"])
+def test_command_is_ended_with_what_left_its_group(enter, nap: str, script: str, way: str) -> None:
+    script = script.format(nap, nap)
+    timeout = 1 if way == "timeout" else None
+    process = enter("sh", "-c", f"echo ready; {script}", timeout=timeout, grace=0.5,
+                    stdin=way == "input")  # fmt: skip
+    started = time.monotonic()
+    with closing(process):
+        output = process.output()
+        read_until(output, b"ready")
+        if way == "timeout":
+            assert "stdout" not in {chunk.stream for chunk in output}
+            assert process.wait() in (143, 137)
+            assert process.timed_out
+            assert time.monotonic() - started > 0.9
+    assert eventually_gone(enter, f"sleep {nap}")
+
+
+def test_command_that_ends_in_time_has_not_timed_out(enter, nap: str) -> None:
+    process = enter("sh", "-c", "exit 3", timeout=float(nap))
+    assert read(process) == (3, b"", b"")
+    assert not process.timed_out
+    # What watched the time is gone too.
+    assert eventually_gone(enter, f"sleep {nap}")
+
+
+def test_output_that_others_hold_open_ends_soon_after_the_command(enter, nap: str) -> None:
+    process = enter("sh", "-c", f"sleep {nap} & echo started; exit 4", timeout=60)
+    started = time.monotonic()
+    assert read(process) == (4, b"started\n", b"")
+    assert time.monotonic() - started < 20
+    # What a command leaves running goes on, as with any shell.
+    assert count(enter, f"sleep {nap}") == 1
+
+
+def test_command_that_was_started_to_stay_survives_its_handle(enter, nap: str) -> None:
+    process = enter("sh", "-c", f"echo ready; sleep {nap}", stays=True)
+    with closing(process):
+        read_until(process.output(), b"ready")
+    time.sleep(0.5)
+    assert count(enter, f"sleep {nap}") == 1
+
+
+def test_floods_of_both_streams_are_kept_apart(enter) -> None:
+    script = "yes out | head -c 5000000 & yes err | head -c 5000000 >&2; wait; exit 9"
+    code, stdout, stderr = read(enter("sh", "-c", script, timeout=60))
+    assert code == 9
+    assert (len(stdout), {*stdout.split()}) == (5_000_000, {b"out"})
+    assert (len(stderr), {*stderr.split()}) == (5_000_000, {b"err"})
+
+
+def test_signs_of_the_watching_shell_are_not_taken_from_others(enter) -> None:
+    script = r"printf 'a\036' >&2; sleep 0.2; printf '\036b\036' >&2; printf '\036 0\n'; exit 5"
+    assert read(enter("sh", "-c", script)) == (5, b"\x1e 0\n", b"a\x1e\x1eb\x1e")
 
 
 @pytest.mark.docker

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -46,6 +46,7 @@ from orchestrator.engine import (
 )
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.interface.features import WATCHED
+from orchestrator.engine.interface.inner_command import GRACE, InnerCommand
 from orchestrator.worker.workspace.layout import HARVEST, OBJECTS, STORE, WORKSPACE
 from tests.support.local_process import LocalProcess
 
@@ -142,14 +143,24 @@ class LocalEngine:
         *,
         terminal: TerminalSize | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> LocalProcess:
+        stdin: bool = False,
+        user: str | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,
+        grace: float = GRACE,
+        stays: bool = False,
+    ) -> InnerCommand:
         """Start a command in the directory of a running container."""
         container = self._containers.get(container_id)
         if container is None or not container.runs:
             raise NotRunningError(f"no such container: {container_id}", key="container.not-running")
-        spec = replace(container.spec, command=command, env={**container.spec.env, **(env or {})})
-        paths = container.paths
-        return LocalProcess(_words(spec, paths), **_place(spec, paths), terminal=terminal)
+        if user is not None:
+            raise UnsupportedError("the local engine has no users", key="engine.unsupported")
+        command = tuple(_program(command))
+        return InnerCommand(
+            container.start_beside, command, terminal=terminal, env=env, stdin=stdin, cwd=cwd,
+            timeout=timeout, grace=grace, stays=stays,
+        )  # fmt: skip
 
     def exposed_ports(self, image: str) -> tuple[int, ...]:
         """Return no ports."""
@@ -238,6 +249,7 @@ class LocalContainer:
         self._history: list[LogChunk] = []
         self._state = ContainerState(started_at=None, ended_at=None)
         self._process: subprocess.Popen[bytes] | None = None
+        self._beside: list[LocalProcess] = []
         self._counters = Counters()
         # Readers of the output wait for all pipes; this pipe signals the end of the process.
         self._end_seen, self._end = os.pipe()
@@ -251,6 +263,21 @@ class LocalContainer:
         self._state = ContainerState(started_at=datetime.now(UTC), ended_at=None)
         name = f"reap-{self.spec.name}"
         threading.Thread(target=self._reap, args=(self._process,), name=name, daemon=True).start()
+
+    def start_beside(
+        self,
+        command: tuple[str, ...],
+        *,
+        env: Mapping[str, str],
+        stdin: bool,
+        terminal: TerminalSize | None = None,
+    ) -> LocalProcess:
+        """Start another command, which ends with the container."""
+        spec = replace(self.spec, command=command, env={**self.spec.env, **env})
+        place = _place(spec, self.paths)
+        process = LocalProcess(_words(spec, self.paths), **place, stdin=stdin, terminal=terminal)
+        self._beside.append(process)
+        return process
 
     @property
     def runs(self) -> bool:
@@ -268,6 +295,8 @@ class LocalContainer:
         with suppress(ChildProcessError):  # another thread has already waited for the process
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
+        for other in self._beside:
+            other.kill()
         with suppress(ChildProcessError):
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -434,11 +463,13 @@ def _launch(spec: ContainerSpec, paths: Mapping[str, Path]) -> "subprocess.Popen
 
 
 def _words(spec: ContainerSpec, paths: Mapping[str, Path]) -> list[str]:
-    words = [_translated(word, paths) for word in spec.command]
-    if words[0] == "python3":
-        words[0] = sys.executable
+    words = [_translated(word, paths) for word in _program(spec.command)]
     # Like a container, the shell exits with 127 or 126 if a program is missing or not executable.
     return ["/bin/sh", "-c", 'exec "$@"', "sh", *words]
+
+
+def _program(command: Sequence[str]) -> list[str]:
+    return [sys.executable if command[0] == "python3" else command[0], *command[1:]]
 
 
 def _place(spec: ContainerSpec, paths: Mapping[str, Path]) -> dict[str, Any]:

@@ -52,6 +52,7 @@ from orchestrator.engine.docker.ssh import listens, tunnel_to
 from orchestrator.engine.egress import has_own_kernel
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.interface.features import EngineFeatures
+from orchestrator.engine.interface.inner_command import GRACE, InnerCommand
 from orchestrator.engine.interface.labels import FILTER, SHARES
 from orchestrator.engine.interface.protocol import (
     Leftover,
@@ -275,9 +276,19 @@ class DockerEngine(DockerImages):
         *,
         terminal: TerminalSize | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> DockerProcess:
+        stdin: bool = False,
+        user: str | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,
+        grace: float = GRACE,
+        stays: bool = False,
+    ) -> InnerCommand:
         """Start a command in a running container."""
-        return DockerProcess(self._client, container_id, command, terminal=terminal, env=env or {})
+        start = partial(DockerProcess, self._client, container_id, user=user)
+        return InnerCommand(
+            start, command, terminal=terminal, env=env, stdin=stdin, cwd=cwd,
+            timeout=timeout, grace=grace, stays=stays,
+        )  # fmt: skip
 
     def exposed_ports(self, image: str) -> tuple[int, ...]:
         """Return the TCP ports in an image's `EXPOSE` instructions, in ascending order."""

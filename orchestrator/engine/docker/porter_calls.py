@@ -22,13 +22,12 @@ _LARGEST_FILE = 4 * 1024**2
 
 
 class _Talk(DockerProcess):
-    _takes_input = True
     _patience = _SILENCE
 
 
 def _talk(client: docker.APIClient, container: str) -> _Talk:
     try:
-        return _Talk(client, container, _COMMAND, terminal=None, env={})
+        return _Talk(client, container, _COMMAND, env={}, stdin=True)
     except NotRunningError as error:
         raise EngineError("the place has ended", key="place.ended") from error
 

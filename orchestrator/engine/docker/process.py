@@ -1,8 +1,13 @@
 """A command that runs inside a running container, as with `docker exec`."""
 
+import select
+import socket
+import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import docker
@@ -13,7 +18,7 @@ from orchestrator.base.events import Stream
 from orchestrator.engine.docker.errors import is_not_running, translated
 from orchestrator.engine.interface.protocol import LogChunk, TerminalSize
 
-_CHUNK = 64 * 1024
+_CHUNK = 256 * 1024
 _HEADER = struct.Struct(">BxxxL")
 _STREAMS: Mapping[int, Stream] = {1: "stdout", 2: "stderr"}
 _NOTICE = 5.0
@@ -34,10 +39,8 @@ def read_frames(reader: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401  # 
 
 
 class DockerProcess:
-    """Implements `orchestrator.engine.interface.protocol.InnerProcess`."""
+    """A command in a container as it is: see `interface.inner_command.PlainProcess`."""
 
-    _takes_input = False
-    """Whether the command has input although it has no terminal."""
     _patience: float | None = None
     """Maximum number of seconds without output; None for commands of users."""
 
@@ -47,18 +50,20 @@ class DockerProcess:
         container_id: str,
         command: tuple[str, ...],
         *,
-        terminal: TerminalSize | None,
         env: Mapping[str, str],
+        stdin: bool = False,
+        terminal: TerminalSize | None = None,
+        user: str | None = None,
     ) -> None:
-        """Start the command as the container's user, in the container's working directory."""
+        """Start the command in the container's working directory."""
         self._client = client
         self._terminal = terminal is not None
         with translated("start a command in the container"):
             try:
                 self._id = client.exec_create(
                     container_id, list(command),
-                    stdin=self._terminal or self._takes_input, tty=self._terminal,
-                    environment=dict(env),
+                    stdin=stdin or self._terminal, tty=self._terminal,
+                    environment=dict(env), user=user or "",
                 )["Id"]  # fmt: skip
             except docker.errors.APIError as error:
                 if is_not_running(error):
@@ -69,28 +74,71 @@ class DockerProcess:
             connection: Any = client.exec_start(self._id, tty=self._terminal, socket=True)
         # The socket itself, without docker-py's wrappers: it is writable.
         self._socket = getattr(connection, "_sock", connection)
-        # protection: commands-of-ours-do-not-wait-forever
-        self._socket.settimeout(self._patience)
         # The first bytes of output may already be in the buffer of the HTTP response.
         self._response = connection._response
-        self._reader = self._response.raw._fp.fp
+        self._early = self._read_ahead()
+        # protection: commands-of-ours-do-not-wait-forever
+        self._socket.settimeout(self._patience)
+        self._chunks: deque[LogChunk] = deque()
+        self._begun = b""
+        self._left, self._stream = 0, _STREAMS[1]
         if terminal is not None:
             self.resize(terminal)
 
+    def _read_ahead(self) -> bytes:
+        reader = self._response.raw._fp.fp
+        self._socket.settimeout(0)
+        with suppress(ssl.SSLWantReadError):
+            return bytes(reader.read1(len(reader.peek())))
+        return b""
+
     def output(self) -> Iterator[LogChunk]:
         """Yield the command's output until the command ends."""
-        with translated("read the command's output"):
-            if self._terminal:
-                while data := self._reader.read1(_CHUNK):
-                    yield LogChunk(stream="stdout", data=data)
-                return
-            for stream, data in read_frames(self._reader):
-                yield LogChunk(stream=_STREAMS[stream], data=data)
+        while (chunk := self.receive()) is not None:
+            yield chunk
+
+    def receive(self, timeout: float | None = None) -> LogChunk | None:
+        """Return output; None at its end, TimeoutError if there is none for so many seconds."""
+        while not self._chunks:
+            is_ready = self._early or getattr(self._socket, "pending", int)()
+            if timeout is not None and not is_ready and not _is_readable(self._socket, timeout):
+                raise TimeoutError("the command prints nothing")
+            with translated("read the command's output"):
+                data = self._early or self._socket.recv(_CHUNK)
+                self._early = b""
+                if not data:
+                    return None
+                self._split(data)
+        return self._chunks.popleft()
+
+    def _split(self, data: bytes) -> None:
+        """Note the pieces of output in bytes of the stream, each of which has a header."""
+        if self._terminal:
+            self._chunks.append(LogChunk(stream="stdout", data=data))
+            return
+        data, at = self._begun + data, 0
+        while at < len(data):
+            if not self._left:
+                if len(data) - at < _HEADER.size:
+                    break
+                number, self._left = _HEADER.unpack_from(data, at)
+                self._stream = _STREAMS[number]
+                at += _HEADER.size
+            elif piece := data[at : at + self._left]:
+                at += len(piece)
+                self._left -= len(piece)
+                self._chunks.append(LogChunk(stream=self._stream, data=piece))
+        self._begun = data[at:]
 
     def write(self, data: bytes) -> None:
         """Send input to the command."""
         with translated("write to the command"):
             self._socket.sendall(data)
+
+    def close_stdin(self) -> None:
+        """End the command's input."""
+        with translated("end the command's input"), suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
 
     def resize(self, size: TerminalSize) -> None:
         """Change the size of the command's terminal, retrying while it is being set up."""
@@ -128,8 +176,16 @@ class DockerProcess:
             time.sleep(_TICK)
 
     def close(self) -> None:
-        """Close the command's input and output."""
+        """Close the command's input and output; a thread that reads or writes notices it."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._response.close()
+
+
+def _is_readable(sock: socket.socket, timeout: float) -> bool:
+    ready = select.poll()
+    ready.register(sock, select.POLLIN)
+    return bool(ready.poll(timeout * 1000))
 
 
 class _ShortCommand(DockerProcess):
@@ -143,7 +199,7 @@ def run_in(client: docker.APIClient, container_id: str, command: tuple[str, ...]
         EngineError: The engine does not answer, refuses the command, or sends too much.
     """
     try:
-        process = _ShortCommand(client, container_id, command, terminal=None, env={})
+        process = _ShortCommand(client, container_id, command, env={})
     except NotRunningError:
         return b""
     said = b""

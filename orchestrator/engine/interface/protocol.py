@@ -184,34 +184,65 @@ class TerminalSize:
 class InnerProcess(Protocol):
     """A command started inside a running container, beside the container's main process."""
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether the command was ended because of its timeout."""
+
     def output(self) -> Iterator[LogChunk]:
         """Yield all output until the command ends. The caller reads the iterator once.
 
-        With a terminal, all output is `stdout`.
+        With a terminal, all output is `stdout`. Processes that hold the output open after the
+        command's end prolong it by one second at most.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def write(self, data: bytes) -> None:
-        """Send input to the command. Without a terminal the command has no input.
+        """Send input to the command. This blocks while the command does not read its input.
 
         Raises:
-            EngineError: The command has ended.
+            EngineError: The command has ended, or has no input.
+        """
+
+    def close_stdin(self) -> None:
+        """End the command's input, so that it reads to an end; its output goes on.
+
+        Raises:
+            EngineError: The engine does not answer.
         """
 
     def resize(self, size: TerminalSize) -> None:
         """Change the size of the command's terminal; a command that has ended is no error."""
 
+    def signal(self, name: str, *, group: bool = True) -> None:
+        """Send a signal to the command; a command that has ended is no error.
+
+        Args:
+            name: Name of the signal, such as `SIGINT`.
+            group: Whether all processes of the command's group get it.
+
+        Raises:
+            UnsupportedError: The signal cannot be sent.
+            EngineError: The engine does not answer.
+        """
+
     def wait(self) -> int:
         """Return the command's exit code; call this after `output` was read to its end.
+
+        A command that died of a signal has 128 plus its number, as in a shell.
 
         Raises:
             EngineError: The exit code is unknown because the container ended first.
         """
 
     def close(self) -> None:
-        """Close the command's input and output. The command itself keeps running."""
+        """Close the command's input and output, and end it unless it was started to stay.
+
+        A command that still runs gets SIGTERM, at a terminal SIGHUP too, and after its grace
+        SIGKILL; so do all processes of its session, and those that have left it with the mark in
+        their environment. What a command leaves running when it ends by itself is not ended.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,17 +311,38 @@ class ContainerEngine(Protocol):
         *,
         terminal: TerminalSize | None = None,
         env: Mapping[str, str] | None = None,
+        stdin: bool = False,
+        user: str | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,
+        grace: float = 2.0,
+        stays: bool = False,
     ) -> InnerProcess:
-        """Start a command in a running container, with the container's user and working directory.
+        """Start a command in a running container.
+
+        A command that cannot be started has the exit code 126 or 127, as in a shell. When this
+        process dies, or its connection to the engine breaks, the command is ended as by `close`.
+        A command with input but without a terminal may then live until its timeout, if that is
+        at most ten seconds.
+
+        A hostile command can end what watches it inside the container. The engine ends it all the
+        same after its timeout; once this process is dead too, it lives as long as its container.
 
         Args:
             container_id: The engine's identifier of the container.
             command: The command and its arguments.
-            terminal: Size of the terminal to allocate; None: no terminal and no input.
+            terminal: Size of the terminal to allocate; None: no terminal.
             env: Variables added to those of the container.
+            stdin: Whether the command has input without a terminal; otherwise it is empty.
+            user: User of the command, as in `docker exec`. Default: the container's user.
+            cwd: Working directory of the command. Default: that of the container.
+            timeout: Seconds after which the command is ended, inside the container.
+            grace: Seconds between SIGTERM and SIGKILL, for the timeout and for `close`.
+            stays: Whether the command goes on after `close` and after the death of this process.
 
         Raises:
             NotRunningError: The container is gone, has ended or is paused.
+            UnsupportedError: The container's image has no shell, or the engine cannot do this.
             EngineError: The command could not be started.
         """
 

@@ -24,6 +24,7 @@ from orchestrator.base.errors import (
     EngineUnavailableError,
     NotRunningError,
     OrchestratorError,
+    UnsupportedError,
 )
 from orchestrator.base.text.sanitize import one_line
 from orchestrator.engine.interface.protocol import LogChunk, TerminalSize
@@ -249,6 +250,24 @@ class PodProcess:
         """Close the connection; the command may go on without it."""
         self._is_closed.set()
         self._socket.shutdown()
+
+    @property
+    def timed_out(self) -> bool:
+        """Return False: commands have no timeout."""
+        return False
+
+    def close_stdin(self) -> None:
+        """Refuse: the protocol cannot end an input."""
+        raise UnsupportedError(
+            "the engine `kubernetes` cannot end the input of a command", key="engine.unsupported"
+        )
+
+    def signal(self, name: str, *, group: bool = True) -> None:
+        """Refuse: commands are only ended with their container."""
+        raise UnsupportedError(
+            f"the engine `kubernetes` cannot send {name} to a {'group' if group else 'command'}",
+            key="engine.unsupported",
+        )
 
     def allow_silence(self) -> None:
         """Send pings from now on: the command gives no signs of life, as those of users."""

@@ -20,6 +20,7 @@ from orchestrator.engine.images.registry import references
 from orchestrator.engine.interface.diagnosis import Finding
 from orchestrator.engine.interface.features import Enforcement, EngineFeatures
 from orchestrator.engine.interface.image_protocol import ImageInfo
+from orchestrator.engine.interface.inner_command import GRACE
 from orchestrator.engine.interface.protocol import (
     InnerProcess,
     Leftover,
@@ -172,8 +173,24 @@ class KubernetesEngine:
         *,
         terminal: TerminalSize | None = None,
         env: Mapping[str, str] | None = None,
+        stdin: bool = False,
+        user: str | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,
+        grace: float = GRACE,  # noqa: ARG002  # only needed with what is refused
+        stays: bool = False,
     ) -> InnerProcess:
         """Start a command in the container of a step, or of a Job's agent."""
+        wanted = {
+            "input without a terminal": stdin,
+            "commands of another user": user is not None,
+            "directories of commands": cwd is not None,
+            "timeouts of commands": timeout is not None,
+            "commands that stay": stays,
+        }
+        for what, is_wanted in wanted.items():
+            if is_wanted:
+                _refuse(what)
         step = self.adopt(container_id)
         if step is None:
             raise NotRunningError("the worker's pod is gone", key="container.not-running")
