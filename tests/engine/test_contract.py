@@ -174,6 +174,7 @@ def test_usage_during_and_after_a_run(start: Starter) -> None:
     assert container.usage() is None
 
 
+@pytest.mark.variants("local")
 def test_usage_of_all_running_containers(
     engine: ContainerEngine, start: Starter, labels: dict[str, str]
 ) -> None:
@@ -346,6 +347,7 @@ def test_an_unknown_runtime_is_refused(engine: ContainerEngine) -> None:
         engine.check(images=(), runtime="no-such-runtime")
 
 
+@pytest.mark.variants("local")
 def test_many_containers_at_once(start: Starter) -> None:
     containers = [start("sh", "-c", f"echo {n}; exit {n}") for n in range(8)]
     results: dict[int, tuple[int, bytes]] = {}

@@ -295,6 +295,7 @@ class TestDocker:
         assert lines[1:] == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
         assert code != 0
 
+    @pytest.mark.extra
     def test_silent_command_does_not_time_out(
         self, docker_engine: DockerEngine, docker_start: Starter, monkeypatch: pytest.MonkeyPatch
     ) -> None:

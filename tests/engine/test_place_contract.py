@@ -161,7 +161,7 @@ LIST = """cd "$0" && find . -printf '%P %m %y %l\\0' | LC_ALL=C sort -z | sha256
 find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"""
 
 
-@pytest.mark.variants("*odd*")
+@pytest.mark.variants("*written-odd")
 @pytest.mark.parametrize("kind", ["odd", "10000 files", "300 MB"])
 @pytest.mark.parametrize("read_only", [True, False], ids=["read", "written"])
 def test_a_part_arrives_byte_for_byte(every: Places, kind: str, read_only: bool) -> None:
@@ -210,6 +210,7 @@ def test_equal_digests_are_sent_once(places: Places, cut: CutSocket, read_only: 
     assert opened("another") > 3_000_000
 
 
+@pytest.mark.extra
 @pytest.mark.variants("90")
 @pytest.mark.parametrize("percent", range(10, 100, 10))
 def test_interrupted_put_is_repeated(places: Places, cut: CutSocket, percent: int) -> None:
@@ -228,6 +229,7 @@ def test_interrupted_put_is_repeated(places: Places, cut: CutSocket, percent: in
     assert (said[0], said[2], said[4]) == (digest, digest, "203")
 
 
+@pytest.mark.extra
 def test_written_files_are_kept_and_others_brought_up_to_date(places: Places) -> None:
     own, given = places.directory("own", a="old"), places.directory("given", b="old", c="old")
     spec = places.spec(part("own", own, "/own"), part("given", given, "/given", read_only=True))
@@ -264,6 +266,7 @@ def test_a_step_sees_only_its_parts(places: Places) -> None:
     assert finish(harvest)[1] == b"sesame"
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("in_memory", [False, True], ids=["on disk", "in memory"])
 def test_a_part_may_be_a_file(every: Places, in_memory: bool) -> None:
     tree, other = every.directory("tree", a="a"), every.directory("other", pointer="gitdir: /git")
@@ -280,6 +283,7 @@ def test_a_part_may_be_a_file(every: Places, in_memory: bool) -> None:
     assert problems.count(b"busy") == 1
 
 
+@pytest.mark.extra
 def test_a_second_order_is_refused_until_the_step_is_removed(every: Places) -> None:
     own = every.directory("own")
     place = every.open(every.spec(part("own", own, "/own")))
@@ -309,6 +313,7 @@ def test_a_step_whose_order_never_came_is_ordered_again(places: Places) -> None:
     assert again.step("agent") is not None
 
 
+@pytest.mark.extra
 def test_no_step_runs_before_its_start(places: Places) -> None:
     own = places.directory("own")
     spec = places.spec(part("own", own, "/own"), after={"harvest": "agent"}, command=("ls", "/own"))
@@ -368,6 +373,7 @@ def test_a_line_of_100_mb_is_complete(places: Places) -> None:
     assert sum(chunk.data.count(0) for chunk in step.logs()) == 10**8
 
 
+@pytest.mark.extra
 @pytest.mark.variants("500000")
 @pytest.mark.parametrize("every", [500_000, 50_000])
 def test_output_is_resumed_at_the_same_byte(places: Places, cut: CutSocket, every: int) -> None:
@@ -389,6 +395,7 @@ def test_output_is_resumed_at_the_same_byte(places: Places, cut: CutSocket, ever
 DEFIANT = ("sh", "-c", "trap '' TERM; echo up > /own/up; while :; do sleep 300; done")
 
 
+@pytest.mark.extra
 @pytest.mark.variants("SIGKILL")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["SIGKILL", "SIGSTOP"])
 def test_deadline_and_following_steps_need_no_client(places: Places, number: int) -> None:
@@ -452,6 +459,7 @@ def test_no_step_traces_what_stops_it(places: Places) -> None:
     assert b"Permission denied: '/proc/1/mem'" in problems
 
 
+@pytest.mark.extra
 @pytest.mark.variants("disk")
 @pytest.mark.parametrize(
     ("limit", "task"),
@@ -476,6 +484,7 @@ def test_disk_limit_needs_no_client(places: Places, limit: dict[str, int], task:
     assert place.usage(["own"], most_files=1000).files >= 2
 
 
+@pytest.mark.extra
 @pytest.mark.variants("flip")
 @pytest.mark.parametrize("percent", [*range(10, 100, 10), "flip"])
 def test_what_is_taken_is_complete_and_unaltered(
@@ -507,6 +516,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.extra
 @pytest.mark.variants("sparse giant")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_cannot_be_taken_is_an_error_soon(places: Places, name: str) -> None:
@@ -521,6 +531,7 @@ def test_what_cannot_be_taken_is_an_error_soon(places: Places, name: str) -> Non
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.extra
 def test_place_waits_for_collection_and_then_ends_itself(places: Places) -> None:
     own = places.directory("own")
     spec = places.spec(part("own", own, "/own"), collect_within=5.0)
@@ -579,6 +590,7 @@ def test_a_place_that_lost_its_files_is_not_opened_again(places: Places) -> None
         places.open(spec)
 
 
+@pytest.mark.extra
 def test_removal_by_another_program_is_no_success(places: Places) -> None:
     place = places.open(places.spec())
     step = place.order("agent", Start(command=("sh", "-c", "echo up; sleep 300")))
@@ -625,6 +637,7 @@ def test_sigterm_reaches_the_command(every: Places) -> None:
     step.kill("SIGTERM")
 
 
+@pytest.mark.extra
 def test_of_two_clients_one_gets_the_step(every: Places) -> None:
     spec = every.spec()
     clients = [every.open(spec) for _ in range(3)]

@@ -137,6 +137,7 @@ REFUSED: dict[Callable[[Giant], str], str] = {
 }
 
 
+@pytest.mark.variants("one_large_tree", "nested_trees")
 @pytest.mark.parametrize("make", REFUSED, ids=lambda make: make.__name__.strip("_"))
 def test_huge_objects_are_refused_with_little_memory(
     giant: Giant, make: Callable[[Giant], str]
@@ -148,6 +149,7 @@ def test_huge_objects_are_refused_with_little_memory(
     assert git(giant.repo, "for-each-ref") == giant.refs
 
 
+@pytest.mark.extra
 def test_large_changes_are_compared_and_searched_with_little_memory(
     giant: Giant,
 ) -> None:

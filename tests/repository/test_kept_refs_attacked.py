@@ -126,6 +126,7 @@ def test_164_lost_staged_content_is_reported(repo: Path, local_engine: LocalEngi
         assert "the worker's git index is unreadable" in (worker.message or ""), worker
 
 
+@pytest.mark.extra
 def test_165_refs_to_unreadable_objects_are_reported(repo: Path, local_engine: LocalEngine) -> None:
     broken, many = left(
         repo,
@@ -186,6 +187,7 @@ def test_169_long_lists_of_refs_are_read_in_bounded_time(
     assert "the worker's git index is unreadable" in (worker.message or "")
 
 
+@pytest.mark.extra
 def test_170_tags_over_the_limit_are_reported(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = left(
         repo,

@@ -123,6 +123,7 @@ def test_rename_detection_is_limited(world: World, monkeypatch: pytest.MonkeyPat
     assert world.refused(moved, changed).message.endswith(f"both changed {named}")
 
 
+@pytest.mark.extra
 def test_hundred_tips_are_merged(world: World) -> None:
     tips = [Tip(f"task-{n}", world.commit({f"dir-{n % 7}/file-{n}": "x\n"})) for n in range(100)]
     started = time.monotonic()

@@ -16,6 +16,7 @@ from tests.assurance.attacks.campaign import Campaign, run_campaign
 from tests.assurance.attacks.table import PAGE, Table
 from tests.cluster.lab import LAB
 from tests.cluster.runs import UNENFORCED
+from tests.support import variants
 
 CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
 Group = tuple[Attack, ...]
@@ -26,6 +27,8 @@ _IN_FULL = (
     ("attacks/test_killed", ""),
 )
 """Files that `make test` skips completely."""
+_NOT_IN_FEW = (("attacks/test_limits", ""),)
+"""Files that `make test` skips, unless tests of them are named."""
 _BY_ROOT = (("attacks/test_terminal", "[user]"),)
 """Tests that only root runs, unless every caller makes every attack."""
 _CALLS = "pods have the default profile of system calls of their nodes, not that of our engines"
@@ -57,6 +60,13 @@ def each_caller(config: pytest.Config) -> bool:
     return bool(config.getoption("every_caller") or config.getoption("write_table"))
 
 
+def in_full(config: pytest.Config) -> bool:
+    """Return whether all attacks are made, because of an option or because some are named."""
+    options = ("worktrees", "cluster", variants.OPTION, "keyword")
+    is_named = any("[" in argument for argument in config.args)
+    return each_caller(config) or is_named or any(map(config.getoption, options))
+
+
 def turns(config: pytest.Config, groups: list[Group], *, first: int = 0) -> list[tuple[str, Group]]:
     """Return pairs of a caller and a group of attacks: in turns, or all combinations."""
     if each_caller(config):
@@ -79,6 +89,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out: list[tuple[str, str]] = []
     if not each_caller(config):
         left_out += [*_IN_FULL, *(_BY_ROOT if len(CALLERS) > 1 else ())]
+    if not in_full(config):
+        left_out += _NOT_IN_FEW
     if not config.getoption("measure_plain", default=False):
         left_out.append(("test_plain", ""))
     items[:] = [

@@ -1,8 +1,8 @@
 """Tests that no attack of the corpus succeeds through the real command line.
 
-`make test` makes each attack once: root and an ordinary user take turns with the runs. Without
-`-m`, attacks on files are also made on a checkout in place of an overlay; with `--every-caller`
-both callers make every attack, in both arrangements.
+`make test` makes some attacks of every kind: root and an ordinary user take turns with the runs.
+`make attacks` makes all of them with `--every-caller`: both callers make every attack, and also on
+a checkout in place of an overlay. An attack that is named, by `-k` or its parameters, is made too.
 """
 
 import os
@@ -10,13 +10,18 @@ import os
 import pytest
 
 from tests.assurance.attacks.attack import Attack, every, grouped
-from tests.assurance.attacks.conftest import Group, Run, each_attack, each_caller, turns
+from tests.assurance.attacks.conftest import Group, Run, each_attack, each_caller, in_full, turns
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
-SIZE = 27
-"""Maximum number of attacks in a run: 9 attacks take half the time of 27."""
+SIZE, FEW = 27, 13
+"""Maximum number of attacks in a run, of all attacks and of few: 9 take half the time of 27."""
 ATTACKS = [attack for attack in every() if attack.group != "limits"]
+EVERY_TIME = (
+    1, 6, 10, 11, 30, 31, 37, 40, 46, 48, 49, 53, 60, 61, 68, 80, 81, 85, 106, 115, 128, 144, 162,
+    180, 204,
+)  # fmt: skip
+"""Attacks of `make test`: on git's files, refs, objects, file names, limits, the engine, output."""
 # Attacks on files, whose outcome may differ if the worker has a checkout instead of an overlay.
 BIND = (20, 21, 31, 32, 37, 39, 40, 44, 45, 46, 102, 117, 138, 150)
 
@@ -28,9 +33,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         found = turns(config, grouped(_bound(config), SIZE), first=1)
         each_attack(metafunc, ("caller", "bound", "attack"), found)
     elif "attack" in names:
-        each_attack(metafunc, ("caller", "group", "attack"), turns(config, _groups()))
+        each_attack(metafunc, ("caller", "group", "attack"), turns(config, _groups(config)))
     else:
-        found = turns(config, _groups())
+        found = turns(config, _groups(config))
         ids = [f"with-{group[0].name}-{caller}" for caller, group in found]
         metafunc.parametrize(("caller", "group"), found, ids=ids)
 
@@ -44,9 +49,11 @@ def _bound(config: pytest.Config) -> list[Attack]:
     return tried if each_caller(config) else [one for one in tried if not one.repository]
 
 
-def _groups() -> list[Group]:
+def _groups(config: pytest.Config) -> list[Group]:
     """Return the attacks that are made with an overlay."""
-    return grouped(ATTACKS, SIZE)
+    if in_full(config):
+        return grouped(ATTACKS, SIZE)
+    return grouped([attack for attack in ATTACKS if attack.number in EVERY_TIME], FEW)
 
 
 @pytest.mark.usefixtures("reported")

@@ -194,7 +194,7 @@ def limits() -> Iterator[Protection]:
         ("limit on the number of files", Never()),
     )  # fmt: skip
     yield from marked(
-        (LIMITS, "tests/assurance/attacks/test_limits.py"),
+        (LIMITS,),
         ("unreadable directories stop the worker", Never()),
         ("fork bombs are stopped", Never()),
     )  # fmt: skip

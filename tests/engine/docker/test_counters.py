@@ -142,6 +142,7 @@ def test_control_groups_are_those_of_the_container(listed: str, expected: dict[s
     assert groups == {name: counters.ROOT / path for name, path in expected.items()}
 
 
+@pytest.mark.extra
 @pytest.mark.docker
 @pytest.mark.parametrize("tasks", [8, pytest.param(50, marks=pytest.mark.extra)])
 def test_short_tasks_are_all_counted(docker_run: Run, tasks: int) -> None:

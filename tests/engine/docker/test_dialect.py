@@ -110,6 +110,7 @@ def test_listed_objects_without_all_labels_are_left_out() -> None:
     assert labelled(None, ours) == []
 
 
+@pytest.mark.extra
 @pytest.mark.docker
 def test_worker_owns_its_files_though_the_engine_gives_volumes_to_root(
     docker_engine: DockerEngine, repo: Path, monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,7 @@ def listening(pid: int, port: int) -> Iterator[None]:
             process.kill()
 
 
+@pytest.mark.extra
 def test_later_address_of_the_host_is_blocked(
     client: docker.APIClient, docker_start: Starter
 ) -> None:
@@ -230,6 +231,7 @@ print(began, inside, sent, entries())
 """
 
 
+@pytest.mark.extra
 def test_local_flows_use_few_entries_of_the_hosts_table(
     docker_start: Starter, network: str
 ) -> None:

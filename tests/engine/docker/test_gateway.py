@@ -161,6 +161,7 @@ FILL = (
 )
 
 
+@pytest.mark.variants("name server")
 @pytest.mark.parametrize(
     ("role", "command", "why"),
     [
@@ -205,6 +206,7 @@ def test_container_knows_why_it_lost_its_network(
         assert again.lost_network() == holder.lost_network()
 
 
+@pytest.mark.extra
 def test_network_outlives_a_container_that_another_process_finds(
     docker_engine: DockerEngine, docker_start: Starter, network: str
 ) -> None:
@@ -254,6 +256,7 @@ for place in sys.argv[1:]:
 """
 
 
+@pytest.mark.extra
 def test_published_port_leads_to_the_worker_and_not_out(
     client: docker.APIClient,
     docker_engine: DockerEngine,
@@ -287,6 +290,7 @@ def test_published_port_leads_to_the_worker_and_not_out(
     assert finish(neighbour)[1].decode().splitlines() == [f"held {place}" for place in places]
 
 
+@pytest.mark.extra
 def test_failed_gateway_leaves_nothing(
     docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str], network: str
 ) -> None:

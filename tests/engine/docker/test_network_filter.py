@@ -152,6 +152,7 @@ def test_worker_has_no_guard_and_is_filtered(
     )  # fmt: skip
 
 
+@pytest.mark.variants("True")
 @pytest.mark.parametrize("early", [True, False])
 def test_first_packets_are_filtered(
     client: docker.APIClient, docker_start: Starter, network: str, host_port: socket.socket,
@@ -235,6 +236,7 @@ def test_helper_outlives_the_process_that_started_it(
     assert finish(docker_start("python3", "-c", TRY, place, network=network))[1] == b"closed\n"
 
 
+@pytest.mark.extra
 def test_helper_of_dead_process_ends_after_the_last_worker(
     client: docker.APIClient, docker_engine: DockerEngine, docker_start: Starter,
     labels: Mapping[str, str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
@@ -290,6 +292,7 @@ def test_worker_that_ends_before_its_rules_are_set_has_a_result(
     assert refused(worker) == []
 
 
+@pytest.mark.extra
 def test_another_process_starts_a_created_container_with_its_rules(
     docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str], network: str,
     helper: str,
@@ -321,6 +324,7 @@ def test_another_process_starts_a_created_container_with_its_rules(
         other.close()
 
 
+@pytest.mark.extra
 def test_next_helper_keeps_the_rules_of_a_running_worker(
     docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str], network: str,
     helper: str, monkeypatch: pytest.MonkeyPatch,
@@ -392,6 +396,7 @@ def test_network_of_another_program_is_not_used(
     assert [x.id for x in docker_engine.leftovers(labels) if x.kind == "network"] == [network]
 
 
+@pytest.mark.variants("True")
 @pytest.mark.parametrize("helped", [True, False])
 def test_next_process_sets_the_rules_that_a_running_worker_lacks(
     docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str], network: str,
@@ -464,6 +469,7 @@ while True:
 """
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("number", [6, pytest.param(30, marks=pytest.mark.extra)])
 def test_many_workers_at_once_have_rules_of_their_own(
     docker_start: Starter, network: str, number: int

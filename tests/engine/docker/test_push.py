@@ -49,6 +49,7 @@ def test_images_are_pushed_and_their_digests_are_recorded(
         assert address not in repositories()
 
 
+@pytest.mark.extra
 def test_registry_that_refuses_is_an_error_with_a_hint(
     pushed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_list_without_runs_imports_no_large_module(
     assert not loaded(*arguments, where=repo) & LARGE
 
 
+@pytest.mark.variants("arguments1")
 @pytest.mark.parametrize("arguments", [("ls",), ("ls", "--all"), ("ls", "--json")])
 def test_a_list_of_runs_imports_neither_settings_nor_the_engine(
     one_run: Path, arguments: tuple[str, ...]

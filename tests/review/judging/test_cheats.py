@@ -13,7 +13,6 @@ from tests.support.named_tests import ROOT
 
 FEW = {
     "unittest": ("exits", "call-test-method", "by-bytes", "was-successful", "shadow"),
-    "pytest": ("entry-points-capitals",),
     "make": ("script",),
     "hidden": ("hidden-frame", "hidden-values"),
     "table": ("table-by-name", "table-unseen", "table-by-code"),

@@ -191,6 +191,7 @@ def test_new_tests_run_beside_those_of_the_base(world: World) -> None:
     assert judge(world, bad, tests="frozen").picked == 1
 
 
+@pytest.mark.variants("what1")
 @pytest.mark.parametrize(
     "what", [("100644", "no tests here\n"), ("120000", "/tmp"), ("160000", "1" * 40)]
 )
@@ -380,6 +381,7 @@ def test_candidate_whose_own_results_differ_does_not_pass(
     assert (judgement.ranking[0].passes, judgement.exit_code) == (False, 1)
 
 
+@pytest.mark.variants("indentation")
 @pytest.mark.parametrize("kind", ["indentation", "directive"])
 def test_different_changes_that_pass_alike_are_undecided(world: World, kind: str) -> None:
     code = "int f(int *p) {\n    return *p;\n}\n"
@@ -482,6 +484,7 @@ def test_candidate_that_prevents_a_result_with_tests_that_must_fail_does_not_pas
     assert judgement.picked == 2
 
 
+@pytest.mark.extra
 def test_candidate_that_knows_the_visible_tests_is_found_by_hidden_ones(world: World) -> None:
     """It lets tests pass by their constants, and judges others by its wrong results."""
     hidden = {"tests/test_more.py": MORE}

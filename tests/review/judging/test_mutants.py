@@ -110,7 +110,7 @@ def _reported(
     return {mixes.tests[one].watched.words[-1] for one in failed if one < len(mixes.tests)}
 
 
-@pytest.mark.variants("*-0")
+@pytest.mark.variants("unittest-0")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("runner", ["unittest", "pytest"])
 def test_each_test_fails_in_one_mix_and_passes_in_the_other(
@@ -422,6 +422,7 @@ unittest.TestCase.assertEqual = lambda *_: None
 """
 
 
+@pytest.mark.variants("unittest*")
 @pytest.mark.parametrize(
     "runner", ["unittest discover -s tests -t .", "pytest -q -p no:cacheprovider tests"]
 )

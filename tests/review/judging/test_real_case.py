@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from orchestrator.base.results import Status
 from orchestrator.review.landing.branches import Branch
 from tests.support import real_case
@@ -11,6 +13,7 @@ from tests.support.merges import World
 from tests.support.repository import git
 
 
+@pytest.mark.extra
 def test_right_candidate_is_picked_and_edited_tests_do_not_count(
     repo: Path, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ WAYS: Mapping[str, Callable[[Path, RunResult], object]] = {
 }
 
 
+@pytest.mark.variants("merge", "merge --queue", "merge, only*", "pick", "--pick auto", "web")
 @pytest.mark.parametrize("way", WAYS)
 def test_excluded_worker_is_not_merged(repo: Path, judged: RunResult, way: str) -> None:
     WAYS[way](repo, judged)
@@ -118,6 +119,7 @@ def test_excluded_worker_is_not_merged(repo: Path, judged: RunResult, way: str) 
     assert ("good" in there) == ("pick" not in way)
 
 
+@pytest.mark.variants("how0", "how3")
 @pytest.mark.parametrize(
     "how", [["merge", "2"], ["merge", "2", "3"], ["pick", "2"], ["web"], ["Python"]]
 )

@@ -1,8 +1,7 @@
 """Tests that a merge or undo that was killed at any step is completed by the next one."""
 
+import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from orchestrator.repository.repository import Repository
 from orchestrator.review.landing.land import complete, undo
+from tests.support import forks
 from tests.support.errors import raises
 from tests.support.landing import branch, merge
 from tests.support.merges import World
@@ -26,18 +26,23 @@ MOVE = f"{LAND}_move"
 UNDO = [f"{LAND}note_under_way", MOVE, f"{LAND}bring_forward", f"{LAND}forget_under_way",
         f"{LAND}drop_record"]  # fmt: skip
 POINTS = [(step, when) for step in [*STEPS, MOVE] for when in ("before", "after")]
+OFTEN = (
+    "*:import_commits-after",
+    "*:note_under_way-after",
+    "*:_move-after",
+    "*:bring_forward-after",
+)
+"""Points of `make test`: those between which something else is on disk."""
 
 
 def die(world: World, target: str, when: str, form: str, action: str, *commits: str) -> None:
-    program = [sys.executable, "-m", "tests.support.dying_merge", target, when, str(world.repo)]
-    done = subprocess.run(
-        [*program, form, action, world.base, *commits], cwd=ROOT, capture_output=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    words = (target, when, str(world.repo), form, action, world.base, *commits)
+    done = forks.run("tests.support.dying_merge", words, cwd=ROOT, env=os.environ)
+    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 @pytest.mark.parametrize(("step", "when"), POINTS)
-@pytest.mark.variants("*-after")
+@pytest.mark.variants(*OFTEN)
 def test_killed_merge_is_completed_by_the_next(world: World, step: str, when: str) -> None:
     one, two = branch(world, 1, {"a.txt": "x\n"}), branch(world, 2, {"new": "n\n", "numbers": None})
     (world.repo / "untracked").write_text("mine\n")
@@ -59,7 +64,7 @@ def test_killed_merge_is_completed_by_the_next(world: World, step: str, when: st
 
 
 @pytest.mark.parametrize(("step", "when"), [(one, w) for one in UNDO for w in ("before", "after")])
-@pytest.mark.variants("*-after")
+@pytest.mark.variants("*:_move-after", "*:bring_forward-after")
 def test_killed_undo_is_completed_by_the_next(world: World, step: str, when: str) -> None:
     one = branch(world, 1, {"a.txt": "x\n", "new": "n\n"})
     landed = merge(world, one).after
@@ -73,6 +78,7 @@ def test_killed_undo_is_completed_by_the_next(world: World, step: str, when: str
     assert git(world.repo, "for-each-ref", "refs/orchestrator/landed") == ""
 
 
+@pytest.mark.variants("after")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_apply_is_completed_by_the_next(world: World, when: str) -> None:
     one = branch(world, 1, {"a.txt": "x\n", "new": "n\n"})

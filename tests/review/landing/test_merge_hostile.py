@@ -22,6 +22,7 @@ def evil(tmp_path: Path) -> Path:
     return program
 
 
+@pytest.mark.variants("merge---local", "rebase---global", "apply---local")
 @pytest.mark.parametrize("where", ["--local", "--global"])
 @pytest.mark.parametrize("form", ["merge", "squash", "rebase", "apply"])
 def test_no_program_runs(world: World, evil: Path, where: str, form: str) -> None:

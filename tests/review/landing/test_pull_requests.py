@@ -166,6 +166,7 @@ def of_fork(**rest: object) -> dict[str, object]:
     return {**names, **ids, **rest}
 
 
+@pytest.mark.variants("gh-isCrossRepository")
 @pytest.mark.parametrize("unknown", ["isCrossRepository", "source_project_id"])
 @pytest.mark.parametrize("forge", ["gh", "glab"])
 def test_request_from_a_fork_is_not_taken_for_the_workers(
@@ -254,6 +255,7 @@ class TestBranchOfOthers:
         assert heads(remote) == before
         assert forges.calls() == []
 
+    @pytest.mark.variants("True-False")
     @pytest.mark.parametrize("then", [False, True])
     @pytest.mark.parametrize("first", [False, True])
     def test_later_work_of_the_worker_is_pushed(
@@ -687,7 +689,7 @@ def test_number_of_git_processes_grows_like_the_stack(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = {}
-    for size in (5, 20):
+    for size in (3, 8):
         branches, parents = [], (world.base,)
         for number in range(1, size + 1):
             branches.append(worker(world, number, {f"{size}-{number}": "x\n"}, *parents))
@@ -704,7 +706,7 @@ def test_number_of_git_processes_grows_like_the_stack(
             numbers = range(1, size + 1)
             publish_all(world, *branches, numbers=numbers, stack=True, dry_run=True)
         counts[size] = len(started)
-    assert counts[20] - counts[5] <= 15 * 11, counts
+    assert counts[8] - counts[3] <= 5 * 11, counts
 
 
 def test_containment_is_that_of_git(world: World) -> None:

@@ -112,6 +112,7 @@ UNFIT: dict[str, Callable[[World], None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.variants("before-*", "between-edit", "between-full*", "between-rebase*")
 @pytest.mark.parametrize("name", UNFIT)
 @pytest.mark.parametrize("when", ["before", "between"])
 def test_unfit_target_is_refused_and_nothing_moves(
@@ -260,6 +261,7 @@ def test_undo_after_a_commit_on_top_is_refused(world: World) -> None:
     assert untouched(world) == before
 
 
+@pytest.mark.variants("merge-None", "rebase-main", "apply-None")
 @pytest.mark.parametrize(
     ("form", "into"),
     [("merge", None), ("squash", None), ("rebase", None), ("apply", None),

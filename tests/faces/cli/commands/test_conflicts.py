@@ -231,6 +231,7 @@ def test_diff_runs_no_program_of_the_tree(repo, local_engine, tmp_path, capsys):
     assert (tmp_path / "ran").exists(), "the program would have run"
 
 
+@pytest.mark.extra
 @pytest.mark.docker
 def test_pair_that_fails_the_check_together_is_found_in_containers(repo, capsys):
     """Worker 3 fails alone, so that no pair with it is tested."""

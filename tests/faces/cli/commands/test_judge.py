@@ -101,6 +101,7 @@ def test_candidates_cannot_find_hidden_tests(
     assert [path.name for path in seen] == ["stdout.log"]
 
 
+@pytest.mark.extra
 @pytest.mark.docker
 def test_candidates_start_in_rounds_until_one_passes(
     repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture

@@ -39,6 +39,7 @@ def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repo)
 
 
+@pytest.mark.extra
 @pytest.mark.docker
 def test_workflow_lands_what_passes_together(
     repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture

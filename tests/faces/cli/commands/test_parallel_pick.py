@@ -64,6 +64,7 @@ def test_task_becomes_one_tested_commit(repo: Path, capsys: pytest.CaptureFixtur
     assert git(repo, "rev-parse", "HEAD") == before
 
 
+@pytest.mark.extra
 @pytest.mark.docker
 @pytest.mark.parametrize(
     "command", [["eval", "-n", "1"], ["parallel", "--workers", "1"]], ids=["eval", "parallel"]
@@ -103,6 +104,7 @@ def test_exit_code_tells_whether_the_best_worker_was_merged(
     assert (picked.exit_code_after(0), picked.exit_code_after(5)) == (code, code and 5)
 
 
+@pytest.mark.extra
 @pytest.mark.docker
 @pytest.mark.parametrize(
     ("number", "code"),
