@@ -79,7 +79,8 @@ class TestExec:
         assert orchestrator("exec", "1", "--", "no-such-thing", cwd=repo).returncode in (126, 127)
 
     @pytest.mark.parametrize("ignored", ["", "HUP", "HUP TERM INT"])
-    def test_command_ends_when_exec_is_interrupted(self, repo: Path, ignored: str) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+    def test_command_ends_with_exec(self, repo: Path, ignored: str, number: int) -> None:
         trap = f"trap '' {ignored}; " if ignored else ""
         script = f"{trap}echo begun; sleep 987; true"
         with start(
@@ -87,8 +88,8 @@ class TestExec:
         ) as process:  # fmt: skip
             assert process.stdout
             assert process.stdout.readline() == b"begun\n"
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE) == 130
+            process.send_signal(number)
+            assert process.wait(PATIENCE) == (130 if number == signal.SIGINT else -9)
         look = "! grep -qs 'sleep.98[7]' /proc/[0-9]*/cmdline"
         eventually(
             lambda: orchestrator("exec", "1", "--", "sh", "-c", look, cwd=repo).returncode == 0
@@ -143,13 +144,14 @@ class TestShell:
         for mode in (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?25h"):
             assert mode in after
 
-    def test_closed_window_ends_the_shell(self, shell: Screen, repo: Path) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+    def test_closed_window_ends_the_shell(self, shell: Screen, repo: Path, number: int) -> None:
         shell.type("echo I am $((40 + 2)) $$\r")
         shell.read_until(r"I am 42 \d+\r\n")
         pid = re.findall(rb"I am 42 (\d+)", shell.said)[-1].decode()
         assert orchestrator("exec", "1", "--", "kill", "-0", pid, cwd=repo).returncode == 0
-        shell.process.send_signal(signal.SIGHUP)
-        shell.finish()
+        shell.process.send_signal(number)
+        assert shell.process.wait(PATIENCE) != 0
         gone = ("exec", "1", "--", "sh", "-c", f"! kill -0 {pid}")
         eventually(lambda: orchestrator(*gone, cwd=repo).returncode == 0)
 

@@ -368,7 +368,13 @@ class InnerCommand:
         """Send input to the command."""
         if not self._has_input:
             raise EngineError("the command was started without input", key="command.no-input")
-        self._process.write(data)
+        try:
+            self._process.write(data)
+        except EngineError as error:
+            raise EngineError(
+                "the command reads no more input: it has ended, or its engine does not answer",
+                key="command.ended",
+            ) from error
 
     def close_stdin(self) -> None:
         """End the command's input."""

@@ -2,20 +2,19 @@
 
 import codecs
 import os
-import secrets
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
 
-from orchestrator.base.errors import ConfigError, NotRunningError, OrchestratorError
+from orchestrator.base.errors import ConfigError, NotRunningError
 from orchestrator.base.text.sanitize import begun_sequence, output_lines
 from orchestrator.engine import engine_of_run
 from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
-from orchestrator.engine.interface.protocol import Engine, InnerProcess, TerminalSize
+from orchestrator.engine.interface.protocol import Engine
 from orchestrator.faces.cli.output.ci import is_job_log
 from orchestrator.faces.cli.output.messages import put
 from orchestrator.faces.cli.output.streams import end_with_reader
@@ -24,26 +23,6 @@ from orchestrator.faces.cli.tty import converse, terminal_size, unwinding
 from orchestrator.repository.repository import Repository
 
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash; exec sh")
-_MARK = "ORCHESTRATOR_ENTERED"
-"""Name of the environment variable that marks a command started by `exec`; its child processes
-inherit the variable.
-"""
-_HANG_UP = """\
-end() {
-  found=
-  for place in /proc/[0-9]*; do
-    grep -qsF "$2" "$place/environ" && kill "-$1" "${place#/proc/}" 2> /dev/null && found=1
-  done
-  [ "$found" ]
-}
-end HUP "$1" && end TERM "$1"
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-  end 0 "$1" || exit 0
-  sleep 0.2
-done
-end KILL "$1"
-"""
-"""Ends all processes with a variable, those that ignore other signals after two seconds."""
 _LONGEST_LINE = 64 * 1024
 """Maximum number of characters of a line that is printed in a CI job; longer lines are split."""
 
@@ -62,7 +41,11 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     """
     end_with_reader()
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
-    with _container(worker, run) as place, _start_inside(place, tuple(command)) as process:
+    with (
+        _container(worker, run) as (engine, container),
+        unwinding(),
+        closing(engine.enter(container, tuple(command))) as process,
+    ):
         for chunk in process.output():
             sinks[chunk.stream].write(chunk.data)
         for sink in sinks.values():
@@ -85,39 +68,12 @@ def shell(worker: Number, run: RunOption = None) -> None:
         )
     env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     with (
-        _container(worker, run) as place,
-        _start_inside(place, _SHELL, terminal=terminal_size(), env=env) as process,
+        _container(worker, run) as (engine, container),
+        unwinding(),
+        closing(engine.enter(container, _SHELL, terminal=terminal_size(), env=env)) as process,
     ):
         exit_code = converse(process)
     raise typer.Exit(exit_code)
-
-
-@contextmanager
-def _start_inside(
-    place: tuple[Engine, str],
-    command: tuple[str, ...],
-    *,
-    terminal: TerminalSize | None = None,
-    env: Mapping[str, str] | None = None,
-) -> Iterator[InnerProcess]:
-    """Start a command in a container (`place`), yield it, and end it at an interruption."""
-    engine, container = place
-    mark = secrets.token_hex(8)
-    with unwinding():
-        process = engine.enter(
-            container, command, terminal=terminal, env={**(env or {}), _MARK: mark}
-        )
-        try:
-            with closing(process):
-                yield process
-        except BaseException:
-            with suppress(OrchestratorError):
-                # End all processes with the mark in their environment; the engine cannot do so.
-                hang_up = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
-                with closing(engine.enter(container, hang_up)) as other:
-                    for _ in other.output():
-                        pass
-            raise
 
 
 @contextmanager
