@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     )
     from orchestrator.runs.runner import ParallelRunner
     from orchestrator.sandbox.batch import run_all
+    from orchestrator.sandbox.live.box import Sandbox
     from orchestrator.sandbox.models import (
         EndReason,
         Finished,
+        SandboxInfo,
         SandboxLimits,
         Submission,
         Template,
@@ -55,6 +57,8 @@ __all__ = [
     "Reason",
     "Rounds",
     "RunResult",
+    "Sandbox",
+    "SandboxInfo",
     "SandboxLimits",
     "Status",
     "Submission",
@@ -99,7 +103,10 @@ _HOMES = {
     ),
     "runs.runner": ("ParallelRunner",),
     "sandbox.batch": ("run_all",),
-    "sandbox.models": ("EndReason", "Finished", "SandboxLimits", "Submission", "Template"),
+    "sandbox.live.box": ("Sandbox",),
+    "sandbox.models": (
+        *("EndReason", "Finished", "SandboxInfo", "SandboxLimits", "Submission", "Template"),
+    ),
     "state.worker.turns": ("NextTurn",),
     "config.workflow.model": ("Workflow",),
     "config.workflow.parsing.reader": ("read_workflow",),

@@ -7,13 +7,12 @@ from contextlib import ExitStack, suppress
 
 from orchestrator.base.files.change_owner import change_owner
 from orchestrator.base.files.safe_open import read_below
-from orchestrator.base.results import Reason
 from orchestrator.engine import connected
 from orchestrator.engine.interface.protocol import ContainerEngine
 from orchestrator.engine.places.place import Start
 from orchestrator.sandbox.home import Home
 from orchestrator.sandbox.layout import CONTROL, HOME, STEP, place_of
-from orchestrator.sandbox.models import EndReason, Finished, Submission, Template
+from orchestrator.sandbox.models import REASONS, EndReason, Finished, Submission, Template
 from orchestrator.sandbox.output_buffer import OutputBuffer
 from orchestrator.sandbox.supervision.cancel import Cancel
 from orchestrator.sandbox.supervision.launch import ContainerLimits, start_again
@@ -24,15 +23,6 @@ _LATE = 10.0
 """Seconds after its timeout at which a sandbox must be gone whoever was to stop its command."""
 _WITH_INPUT = 'exec "$@" < "$0"'
 _LARGEST_FILE = 64 * 1024**2
-_REASONS: Mapping[Reason, EndReason] = {
-    Reason.TIMEOUT: EndReason.TIMEOUT,
-    Reason.IDLE: EndReason.IDLE,
-    Reason.PIDS: EndReason.PIDS,
-    Reason.DISK: EndReason.DISK,
-    Reason.INODES: EndReason.INODES,
-    Reason.LOG_LIMIT: EndReason.OUTPUT,
-    Reason.CANCELLED: EndReason.KILLED,
-}
 _OF_LIMITS: Mapping[str, EndReason] = {
     "memory": EndReason.OOM,
     "pids": EndReason.PIDS,
@@ -158,7 +148,7 @@ def finished(
     if ending.error is not None:
         reason, message = EndReason.ENGINE_LOST, ending.error
     elif ending.stopped is not None:
-        reason = _REASONS.get(ending.stopped.reason, EndReason.KILLED)
+        reason = REASONS.get(ending.stopped.reason, EndReason.KILLED)
         message = ending.stopped.measured
     elif status is not None and status.oom_killed:
         reason, message = EndReason.OOM, "killed at the limit of memory"

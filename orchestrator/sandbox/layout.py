@@ -14,8 +14,17 @@ CONTROL = "/run/sandbox"
 """Directory with files of ours that commands can only read."""
 
 
-def place_of(home: Home, template: Template, engine: ContainerEngine) -> Place:
-    """Return the place of a sandbox, in which nothing was created yet."""
+def place_of(
+    home: Home, template: Template, engine: ContainerEngine, *, spare_pids: int = 0
+) -> Place:
+    """Return the place of a sandbox, in which nothing was created yet.
+
+    Args:
+        home: The directory of the sandbox.
+        template: How it is made.
+        engine: The engine.
+        spare_pids: Processes in addition to those that the limit is for.
+    """
     limits, seen_by = template.limits, frozenset({STEP})
     workspace = BindMount(source=home.workspace, target=WORKSPACE, read_only=False)
     control = BindMount(source=home.control, target=CONTROL, read_only=True)
@@ -32,7 +41,7 @@ def place_of(home: Home, template: Template, engine: ContainerEngine) -> Place:
         ),
         cpus=limits.cpus,
         memory=limits.memory,
-        pids=limits.pids,
+        pids=limits.pids + spare_pids,
         open_files=limits.open_files,
         runtime=template.runtime,
     )

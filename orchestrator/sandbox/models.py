@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from orchestrator.base.results import Reason
 from orchestrator.config.settings.container import Limits
 from orchestrator.config.settings.values import (
     NAME_RULE,
@@ -46,6 +47,18 @@ class EndReason(StrEnum):
     """The time to live of the sandbox was over."""
     ENGINE_LOST = "engine_lost"
     """The container is gone, or the engine failed; the result may be incomplete."""
+
+
+REASONS: Mapping[Reason, EndReason] = {
+    Reason.TIMEOUT: EndReason.TIMEOUT,
+    Reason.IDLE: EndReason.IDLE,
+    Reason.PIDS: EndReason.PIDS,
+    Reason.DISK: EndReason.DISK,
+    Reason.INODES: EndReason.INODES,
+    Reason.LOG_LIMIT: EndReason.OUTPUT,
+    Reason.CANCELLED: EndReason.KILLED,
+}
+"""The reasons of the supervisor of containers, as those of commands."""
 
 
 class SandboxLimits(Limits):
@@ -162,7 +175,7 @@ class Finished(Model):
 
 
 class SandboxInfo(Model):
-    """A sandbox that lives."""
+    """A sandbox that lives, or has ended a moment ago."""
 
     id: str
     image: str
@@ -170,5 +183,3 @@ class SandboxInfo(Model):
     created_at: datetime
     expires_in: float
     """Seconds until the sandbox ends itself."""
-    state: str
-    """`running` or `paused`."""

@@ -28,6 +28,7 @@ from orchestrator.engine.docker.errors import is_not_running, translated
 from orchestrator.engine.docker.network_filter import NetworkFilter
 from orchestrator.engine.docker.process import run_in
 from orchestrator.engine.docker.rules import LIST_REFUSED, refused_lines
+from orchestrator.engine.interface.counters import Counters
 from orchestrator.engine.interface.labels import FILTER, GATEWAY, PORTS, SHARES
 from orchestrator.engine.interface.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.engine.places.porter_calls import repeatable
@@ -230,6 +231,10 @@ class DockerContainer:
         """Return current resource usage; None if the container is not running."""
         usage = measure(self._client, self._id)
         return None if usage is None else replace(usage, deleted=deleted_size(self._id))
+
+    def counted(self) -> Counters:
+        """Return what the kernel has counted for the container so far."""
+        return self._meter.so_far()
 
     def lost_network(self) -> str | None:
         """Return why the worker's container has lost its network; None if it has not."""

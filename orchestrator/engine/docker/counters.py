@@ -116,6 +116,14 @@ class Meter:
         self._done.wait(_NEVER_LATE)
         return self._counters
 
+    def so_far(self) -> Counters:
+        """Return the counters of a container that may still run."""
+        self.begin()
+        self.started()
+        if self.main_process() and self._readings.look(is_last=True):
+            return self._readings.counters()
+        return self._counters
+
     @property
     def is_exact(self) -> bool:
         """Return whether the counters were read after the container's last process had ended."""

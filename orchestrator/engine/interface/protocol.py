@@ -130,6 +130,13 @@ class Container(Protocol):
             EngineError: The engine does not answer.
         """
 
+    def counted(self) -> Counters:
+        """Return what the kernel has counted for the container so far.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
     def lost_network(self) -> str | None:
         """Return why the container has lost its network; None if it has not, or had none.
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from orchestrator.base.errors import EngineError, EngineUnavailableError
 from orchestrator.base.events import Stream
+from orchestrator.engine.interface.counters import Counters
 from orchestrator.engine.interface.protocol import (
     ContainerState,
     ExitStatus,
@@ -94,6 +95,10 @@ class PodContainer:
     def usage(self) -> Usage | None:
         """Return None: the cluster's API has no measurements."""
         return None
+
+    def counted(self) -> Counters:
+        """Return no numbers: a cluster tells them only when the step has ended."""
+        return Counters(missing="a cluster counts nothing while the step runs")
 
     def lost_network(self) -> str | None:
         """Return None: a pod keeps its network."""

@@ -1,0 +1,415 @@
+"""A sandbox that stays: a container in which commands run until its time is over."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from orchestrator.base.errors import ConfigError, NotRunningError, OrchestratorError
+from orchestrator.base.files.disk_usage import DiskUse
+from orchestrator.base.machine import uptime
+from orchestrator.config.settings.values import Model, parse_size
+from orchestrator.engine import load_engine
+from orchestrator.engine.interface.protocol import Container, ContainerEngine
+from orchestrator.engine.places.place import Start
+from orchestrator.sandbox.home import Home, known
+from orchestrator.sandbox.layout import CONTROL, HOME, STEP, place_of
+from orchestrator.sandbox.live.files import Files
+from orchestrator.sandbox.live.process import Process
+from orchestrator.sandbox.models import (
+    DEFAULT_TTL,
+    REASONS,
+    WORKSPACE,
+    EndReason,
+    Finished,
+    SandboxInfo,
+    Template,
+)
+from orchestrator.sandbox.supervision.limits import LimitMeter
+
+_ENDS = "ends"
+_KEEPER = """\
+trap 'exit 0' TERM
+while read -r end < "$0" && read -r now rest < /proc/uptime && [ "${now%.*}" -lt "$end" ]; do
+  left=$((end - ${now%.*}))
+  [ "$left" -lt 10 ] || left=10
+  sleep "$left" & wait $!
+done"""
+"""The main process of a sandbox, which ends at the time in a file that it can only read. It is the
+last resort: the process of `deadlines.reaper` ends sandboxes at their time.
+"""
+_OURS = 24
+"""Number of processes of ours in a sandbox, which its limit leaves room for."""
+_LATE = 5.0
+"""Seconds after which the main process ends by itself, so that the reaper comes first."""
+_TICK = 0.25
+_KILLED = 137
+"""Exit code of a command that SIGKILL ended."""
+_PEAK = "the kernel keeps one peak of memory for all commands of a sandbox"
+_NEITHER = "the kernel counts the commands of a sandbox together, and others ran beside this one"
+
+
+class _About(Model):
+    """What other processes know of a sandbox."""
+
+    template: Template
+    labels: Mapping[str, str]
+    created_at: datetime
+
+
+class Sandbox:
+    """A container with limits and a time to live, in which commands run as an ordinary user.
+
+    Several threads may use one object, and several processes one sandbox.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        about: _About,
+        engine: ContainerEngine,
+        container: Container,
+        *,
+        owns: bool,
+    ) -> None:
+        """Store the arguments; use `create` or `connect` in place of this."""
+        self.files = Files(self.run)
+        """The sandbox's files."""
+        self._home = home
+        self._about = about
+        self._engine = engine
+        self._container = container
+        self._owns = owns
+        self._lock = threading.Lock()
+        self._running = 0
+        self._overlaps = 0
+        """Number of starts of commands while another one was running."""
+        self._ended: tuple[EndReason, str | None] | None = None
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, name=f"sandbox-{home.id}", daemon=True).start()
+
+    @classmethod
+    def create(
+        cls,
+        template: Template | None = None,
+        *,
+        ttl: float = DEFAULT_TTL,
+        labels: Mapping[str, str] | None = None,
+        engine: ContainerEngine | str = "docker",
+        **options: object,
+    ) -> Self:
+        """Create a sandbox, which lives for `ttl` seconds whatever becomes of this process.
+
+        Args:
+            template: How the sandbox is made. Default: made of `options`.
+            ttl: Seconds until the sandbox ends itself; see `extend`.
+            labels: Texts by which `list` finds it.
+            engine: The engine, or the name of an installed one.
+            options: Fields of a template, such as `image` and `limits`.
+
+        Raises:
+            ConfigError: A setting is wrong, or the state of sandboxes cannot be written.
+            ImageNotFoundError: The engine lacks the image.
+            EngineUnavailableError: The engine cannot be reached.
+            EngineError: The container could not be created; nothing is left behind.
+        """
+        if template is None:
+            template = Template.model_validate(options)
+        elif options:
+            raise ConfigError(
+                "a sandbox is made of a template or of its fields, not of both",
+                key="sandbox.template-and-fields",
+            )
+        if not 1 <= ttl <= 10**9:
+            raise ConfigError(
+                "the time to live of a sandbox is at least one second", key="sandbox.ttl"
+            )
+        owns = isinstance(engine, str)
+        found = load_engine(engine) if isinstance(engine, str) else engine
+        about = _About(template=template, labels=labels or {}, created_at=datetime.now(UTC))
+        try:
+            found.check(images=(template.image,), runtime=template.runtime)
+            home = Home.create(
+                engine=found.name, address="", seconds=ttl, owned=False,
+                about=about.model_dump_json(),
+            )  # fmt: skip
+            try:
+                _write_end(home, ttl)
+                place = place_of(home, template, found, spare_pids=_OURS)
+                command = ("sh", "-c", _KEEPER, f"{CONTROL}/{_ENDS}")
+                container = place.order(
+                    STEP, Start(command=command, env={"HOME": HOME, **template.env})
+                )
+                try:
+                    container.start()
+                    return cls(home, about, found, container, owns=owns)
+                except BaseException:
+                    container.remove()
+                    raise
+            except BaseException:
+                home.remove()
+                raise
+        except BaseException:
+            if owns:
+                found.close()
+            raise
+
+    @classmethod
+    def connect(cls, id: str, *, engine: ContainerEngine | str = "docker") -> Self:
+        """Return a sandbox that this or another process created.
+
+        Raises:
+            NotRunningError: There is no such sandbox, or it has ended.
+            EngineUnavailableError: The engine cannot be reached.
+        """
+        home = next((home for home in known() if home.id == id), None)
+        if home is None:
+            raise NotRunningError(f"there is no sandbox `{id}`", key="sandbox.missing")
+        owns = isinstance(engine, str)
+        found = load_engine(engine) if isinstance(engine, str) else engine
+        try:
+            about = _About.model_validate_json(home.about)
+            ids = [left.id for left in found.leftovers(home.labels) if left.kind == "container"]
+            container = found.adopt(ids[0]) if ids else None
+            if container is None or container.state().ended_at is not None:
+                raise NotRunningError(f"the sandbox `{id}` has ended", key="sandbox.ended")
+            return cls(home, about, found, container, owns=owns)
+        except BaseException:
+            if owns:
+                found.close()
+            raise
+
+    @staticmethod
+    def list(labels: Mapping[str, str] | None = None) -> "list[SandboxInfo]":
+        """Return the sandboxes of this user that have all of these labels, oldest first."""
+        found = []
+        for home in known():
+            # One may be just about to be created or removed, or exist for one submission.
+            with suppress(OSError, ValueError, KeyError):
+                about = _About.model_validate_json(home.about)
+                if (labels or {}).items() <= about.labels.items() and home.left > 0:
+                    found.append(
+                        SandboxInfo(
+                            id=home.id,
+                            image=about.template.image,
+                            labels=about.labels,
+                            created_at=about.created_at,
+                            expires_in=home.left,
+                        )
+                    )
+        return sorted(found, key=lambda info: info.created_at)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def id(self) -> str:
+        """Return the sandbox's id, by which another process connects to it."""
+        return self._home.id
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Return the labels that the sandbox was created with."""
+        return self._about.labels
+
+    @property
+    def expires_in(self) -> float:
+        """Return the seconds until the sandbox ends itself; negative if it has ended."""
+        try:
+            return self._home.left
+        except OSError:
+            return -1.0
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str = WORKSPACE,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        timeout: float | None = None,
+        idle_timeout: float = 0.0,
+        output_limit: int | str | None = None,
+    ) -> Finished:
+        """Run a command to its end, and return how it ended.
+
+        Args:
+            command: The command and its arguments; no shell interprets them.
+            stdin: Its input. Default: none.
+            cwd: Its working directory.
+            env: Variables in addition to those of the template.
+            user: Its user as `UID` or `UID:GID`. Default: the sandbox's.
+            timeout: Seconds after which it is stopped with all that it started, even if this
+                process has died. Default: the sandbox's time to live.
+            idle_timeout: Seconds without output after which it is stopped; 0: no limit.
+            output_limit: Bytes of output, such as `1m`; more of it stops the command. Default: the
+                limit of the template.
+
+        Raises:
+            NotRunningError: The sandbox has ended.
+            EngineError: The engine does not answer.
+        """
+        process = self.start(
+            command, stdin=stdin is not None, cwd=cwd, env=env, user=user, timeout=timeout,
+            idle_timeout=idle_timeout, output_limit=output_limit,
+        )  # fmt: skip
+        if stdin is not None:
+            # A command need not read its input.
+            with suppress(OrchestratorError):
+                process.write(stdin)
+            with suppress(OrchestratorError):
+                process.close_stdin()
+        return process.wait()
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: bool = True,
+        cwd: str = WORKSPACE,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        timeout: float | None = None,
+        idle_timeout: float = 0.0,
+        output_limit: int | str | None = None,
+    ) -> Process:
+        """Start a command and return it while it runs.
+
+        Args:
+            command: See `run`, also for the other arguments.
+            stdin: Whether it has input, which `Process.write` sends.
+            cwd: Its working directory.
+            env: Variables.
+            user: Its user.
+            timeout: Seconds after which it is stopped.
+            idle_timeout: Seconds without output after which it is stopped.
+            output_limit: Bytes of output.
+
+        Raises:
+            NotRunningError: The sandbox has ended.
+            EngineError: The engine does not answer.
+        """
+        limits = self._about.template.limits
+        limit = limits.log_limit if output_limit is None else parse_size(output_limit)
+        if not isinstance(limit, int) or limit < 1:
+            raise ConfigError(f"no size: {output_limit!r}", key="sandbox.size")
+        if self._ended is not None:
+            raise NotRunningError("the sandbox has ended", key="sandbox.ended")
+        with self._lock:
+            self._overlaps += self._running > 0
+            self._running += 1
+            overlaps = self._overlaps
+        try:
+            before = self._container.counted()
+            inner = self._engine.enter(
+                self._container.id, tuple(command),
+                env={**self._about.template.env, **(env or {})}, stdin=stdin, user=user, cwd=cwd,
+                timeout=timeout, grace=limits.grace,
+            )  # fmt: skip
+        except BaseException:
+            with self._lock:
+                self._running -= 1
+            raise
+
+        def fate(code: int | None, stopped: EndReason | None) -> Finished:
+            after = self._container.counted()
+            with self._lock:
+                self._running -= 1
+                alone = self._overlaps == overlaps
+            reason, message = stopped or EndReason.EXITED, None
+            killed = (after.memory_kills or 0) > (before.memory_kills or 0)
+            if stopped is None and (code is None or (code == _KILLED and not self._lives())):
+                reason, message = self._end()
+            elif stopped is None and code == _KILLED and killed:
+                reason, message = EndReason.OOM, "killed at the limit of memory"
+            spent = None
+            if alone and after.cpu_time is not None and before.cpu_time is not None:
+                spent = after.cpu_time - before.cpu_time
+            return Finished(
+                exit_code=code,
+                reason=reason,
+                message=message,
+                cpu_time=spent,
+                uncounted=_NEITHER if spent is None else _PEAK,
+            )
+
+        return Process(inner, output_limit=limit, idle_timeout=idle_timeout, fate=fate)
+
+    def extend(self, seconds: float) -> None:
+        """Let the sandbox live for so many seconds from now on.
+
+        Raises:
+            NotRunningError: The sandbox has ended.
+        """
+        if self.expires_in <= 0:
+            raise NotRunningError("the sandbox has ended", key="sandbox.ended")
+        _write_end(self._home, seconds)
+        self._home.extend(seconds)
+
+    def kill(self) -> None:
+        """End the sandbox with all its commands, and remove it with its files."""
+        self._finish(EndReason.KILLED, "the sandbox was ended")
+        self._over.set()
+        self._container.remove()
+        self._home.remove()
+        if self._owns:
+            self._engine.close()
+
+    def _finish(self, reason: EndReason, message: str | None) -> None:
+        self._ended = self._ended or (reason, message)
+
+    def _lives(self) -> bool:
+        try:
+            at_end = self._ended is not None or self.expires_in <= 0
+            return not at_end and self._container.state().ended_at is None
+        except OrchestratorError:
+            return False
+
+    def _end(self) -> tuple[EndReason, str | None]:
+        """Return why the container of a command has ended."""
+        if self._ended is None:
+            over = self.expires_in <= 0
+            ended = (
+                (EndReason.EXPIRED, "the time of the sandbox was over")
+                if over
+                else (EndReason.ENGINE_LOST, "the container of the sandbox is gone")
+            )
+            self._finish(*ended)
+        return self._ended or (EndReason.ENGINE_LOST, None)
+
+    def _watch(self) -> None:
+        """Enforce the limits that the kernel does not, until the sandbox has ended."""
+        template = self._about.template
+        place = place_of(self._home, template, self._engine)
+
+        def use(*, most_files: int, seconds: float) -> DiskUse:
+            return place.usage((STEP,), most_files=most_files, seconds=seconds)
+
+        nothing = DiskUse(size=0, files=0, hidden=0)
+        meter = LimitMeter(self._container, template.limits, use, before=nothing)
+        while not self._over.wait(_TICK):
+            meter.look()
+            if meter.verdict is not None:
+                reason = REASONS.get(meter.verdict.reason, EndReason.ENGINE_LOST)
+                self._finish(reason, meter.verdict.measured)
+                with suppress(OrchestratorError):
+                    # protection: sandbox-over-its-limits-is-killed
+                    self._container.kill("SIGKILL")
+                return
+            if self.expires_in < 0:
+                return
+
+
+def _write_end(home: Home, seconds: float) -> None:
+    home.write_control(_ENDS, f"{uptime() + seconds + _LATE:.0f}\n".encode())
