@@ -45,10 +45,15 @@ class RunRecord(RunOutline):
 
     def public_json(self) -> str:
         """Return the record as JSON text, without values of variables, which may be secrets."""
+        tasks = {
+            place: {"settings": {"services": dict.fromkeys(task.settings.services, _SERVICE)}}
+            for place, task in enumerate(self.workflow.tasks if self.workflow else ())
+            if task.settings.services
+        }
         without = {
             "config": _private_fields(self.config),
             "programs": {name: _private_fields(config) for name, config in self.programs.items()},
-            "workflow": _private_fields_of_tasks(self.workflow),
+            "workflow": {"tasks": tasks},
         }
         # protection: values-of-variables-are-not-recorded
         return self.model_dump_json(indent=2, exclude=without)
@@ -62,15 +67,6 @@ def _private_fields(config: ParallelConfig) -> dict[str, Any]:
         "api_base": True,
         "triggers": {"notify": True},
     }
-
-
-def _private_fields_of_tasks(workflow: Workflow | None) -> dict[str, Any]:
-    tasks = {
-        place: {"settings": {"services": dict.fromkeys(task.settings.services, _SERVICE)}}
-        for place, task in enumerate(workflow.tasks if workflow else ())
-        if task.settings.services
-    }
-    return {"tasks": tasks}
 
 
 def new_run_id() -> str:

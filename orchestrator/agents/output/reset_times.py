@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -99,22 +99,18 @@ def _readings(text: str, now: datetime) -> Iterator[float]:
             moment = datetime.fromisoformat(match["time"] + (match["zone"] or "Z").upper())
             yield (moment - now).total_seconds()
     for match in _BEFORE_DURATION.finditer(text):
-        yield from _duration(text, match.end())
+        start = match.end()
+        seconds, position = 0.0, start
+        while part := _PART.match(text, position):
+            unit = part["unit"].lower()
+            seconds += (
+                float(part["number"]) * _UNITS["ms" if unit.startswith(("ms", "mil")) else unit[0]]
+            )
+            position = part.end()
+        if position > start:
+            yield seconds
     for match in _CLOCK.finditer(text):
         yield from _until_clock(match, now)
-
-
-def _duration(text: str, start: int) -> Iterator[float]:
-    """Yield the seconds of a duration such as `2h3m4s` or `5 days 22 hours 11 minutes`."""
-    seconds, position = 0.0, start
-    while part := _PART.match(text, position):
-        unit = part["unit"].lower()
-        seconds += (
-            float(part["number"]) * _UNITS["ms" if unit.startswith(("ms", "mil")) else unit[0]]
-        )
-        position = part.end()
-    if position > start:
-        yield seconds
 
 
 def _until_clock(match: re.Match[str], now: datetime) -> Iterator[float]:
@@ -125,8 +121,12 @@ def _until_clock(match: re.Match[str], now: datetime) -> Iterator[float]:
         if not 1 <= hour <= 12:
             return
         hour = hour % 12 + (12 if half == "pm" else 0)
-    zone = _zone(match["zone"] or "UTC")
-    if zone is None:
+    name = match["zone"] or "UTC"
+    offset = re.fullmatch(r"(?:UTC|GMT)(?P<hours>[+-]\d{1,2})?", name, re.IGNORECASE)
+    try:
+        hours = None if offset is None else timedelta(hours=int(offset["hours"] or 0))
+        zone = ZoneInfo(name) if hours is None else timezone(hours)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
         return
     try:
         here = now.astimezone(zone)
@@ -152,13 +152,3 @@ def _next_occurrence(match: re.Match[str], today: datetime, here: datetime) -> d
         named = today + timedelta(days=ahead)
         return named + timedelta(days=7) if here - named > _JUST_OVER else named
     return today + timedelta(days=1) if here - today > _JUST_OVER else today
-
-
-def _zone(name: str) -> tzinfo | None:
-    offset = re.fullmatch(r"(?:UTC|GMT)(?P<hours>[+-]\d{1,2})?", name, re.IGNORECASE)
-    try:
-        if offset is not None:
-            return timezone(timedelta(hours=int(offset["hours"] or 0)))
-        return ZoneInfo(name)
-    except (ValueError, OSError, ZoneInfoNotFoundError):
-        return None

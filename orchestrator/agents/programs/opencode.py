@@ -155,7 +155,15 @@ class OpencodeAgent:
         if settings.budget is not None:
             # `opencode` does not report the cost of subagents.
             config["permission"] = {"task": "deny"}
-        options = _api_options(provider, settings.api_base)
+        api_base = settings.api_base
+        if api_base is None:
+            options = {}
+        else:
+            if provider == "anthropic":
+                api_base = api_base.rstrip("/").removesuffix("/v1") + "/v1"
+            # An empty key is accepted: a custom server may not need one.
+            key = _KEYS.get(provider, ("OPENAI_API_KEY",))[0]
+            options = {"baseURL": api_base, "apiKey": f"{{env:{key}}}"}
         if options or provider in _KEYS:
             # Allows models that `opencode` does not list.
             config["provider"] = {provider: {"options": options, "models": {name: {}}}}
@@ -246,16 +254,6 @@ def _qualify(model: str | None) -> str:
         return model or _DEFAULT_MODEL
     families = (_FAMILIES[family] for family in _FAMILIES if model.startswith(family))
     return f"{next(families, 'openai')}/{model}"
-
-
-def _api_options(provider: str, api_base: str | None) -> dict[str, str]:
-    if api_base is None:
-        return {}
-    if provider == "anthropic":
-        api_base = api_base.rstrip("/").removesuffix("/v1") + "/v1"
-    # An empty key is accepted: a custom server may not need one.
-    key = _KEYS.get(provider, ("OPENAI_API_KEY",))[0]
-    return {"baseURL": api_base, "apiKey": f"{{env:{key}}}"}
 
 
 def _verdict(

@@ -111,6 +111,17 @@ class ShellAgent:
         message = None if succeeded else _message(output, report, exit_status.exit_code)
         refused = status is Status.FAILED and report.reason == Reason.RATE_LIMITED
         reason = Reason.RATE_LIMITED if refused else Reason.AGENT_FAILED
+        tail = text_tail(output.stdout, _TAIL)
+        lines = lines_of_output((tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip())
+        if lines and _is_report(parse_object(lines[-1])):
+            lines.pop()
+        kept: list[str] = []
+        room = MOST_SAID
+        for line in reversed(lines):
+            room -= len(line) + 1
+            if kept and room < 0:
+                break
+            kept.append(line)
         return AgentOutcome(
             status=status,
             reason=None if succeeded else reason,
@@ -118,7 +129,7 @@ class ShellAgent:
             steps=report.steps or 0,
             cost=report.cost,
             tokens=report.tokens,
-            summary=_last_lines(output),
+            summary=as_summary("\n".join(reversed(kept))),
             retry_after=report.retry_after,
         )
 
@@ -139,22 +150,6 @@ def _is_old(said: dict[str, object]) -> bool:
     status = said.get("status")
     known = len(said.keys() & _OLD_KEYS) if isinstance(status, str) else 0
     return status in _OLD_STATUS and known >= (2 if said.keys() <= _OLD_KEYS else 3)
-
-
-def _last_lines(output: AgentOutput) -> str | None:
-    """Return the last whole lines of output that fit in a summary, without a report at the end."""
-    tail = text_tail(output.stdout, _TAIL)
-    lines = lines_of_output((tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip())
-    if lines and _is_report(parse_object(lines[-1])):
-        lines.pop()
-    kept: list[str] = []
-    room = MOST_SAID
-    for line in reversed(lines):
-        room -= len(line) + 1
-        if kept and room < 0:
-            break
-        kept.append(line)
-    return as_summary("\n".join(reversed(kept)))
 
 
 def _progress(line: str) -> AgentProgress | None:

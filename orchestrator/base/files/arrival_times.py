@@ -79,21 +79,17 @@ class ArrivalRecorder:
         with suppress(OSError):
             # protection: number-of-recorded-times-limited
             if self._count >= MOST_TIMES:
-                self._thin_out()
+                times = ArrivalTimes.of(self._path)
+                kept = list(zip(times.offsets, times.seconds, strict=True))
+                while len(kept) > MOST_TIMES // 2:
+                    self._interval *= 2
+                    kept = list(_apart(kept, self._interval))
+                text = "".join(_line(*entry) for entry in kept)
+                write_atomically(_record(self._path), text, durable=False)
+                self._count = len(kept)
             with _record(self._path).open("a") as file:
                 file.write(_line(max(begin, self._known), now))
             self._count += 1
-
-    def _thin_out(self) -> None:
-        """Leave out half of the lines or more, so that no remaining time is wrong by much."""
-        times = ArrivalTimes.of(self._path)
-        kept = list(zip(times.offsets, times.seconds, strict=True))
-        while len(kept) > MOST_TIMES // 2:
-            self._interval *= 2
-            kept = list(_apart(kept, self._interval))
-        text = "".join(_line(*entry) for entry in kept)
-        write_atomically(_record(self._path), text, durable=False)
-        self._count = len(kept)
 
 
 def _record(path: Path) -> Path:

@@ -8,7 +8,6 @@ needs the same lock or capacity.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from fractions import Fraction
 from typing import NamedTuple
 
 from orchestrator.base.events import WaitCause
@@ -166,7 +165,14 @@ class _Round:
             how = "runs alone" if self._first in self._running else "starts first"
             return Wait("lock", f"task `{self._first.id}` {how}")
         locks, weight = {*task.resources}, self._shares.share(task.complexity)
-        wait = self._wait_for_tasks(task, locks, weight)
+        if not task.parallel and self._running:
+            wait = Wait("lock", "this task runs alone: the running tasks must end first")
+        elif taken := self._locks & locks:
+            wait = Wait("lock", f"an earlier task needs {listing(sorted(taken), 'resource')}")
+        elif weight and self._weight + weight > 1:
+            wait = Wait("lock", "too many tasks with a complexity run at the same time")
+        else:
+            wait = None
         is_short = False
         if wait is None and self._running:
             problem = self._shortage(task, self._running)
@@ -182,15 +188,6 @@ class _Round:
         self._locks |= locks
         self._weight += weight
         return wait
-
-    def _wait_for_tasks(self, task: Task, locks: set[str], weight: Fraction) -> Wait | None:
-        if not task.parallel and self._running:
-            return Wait("lock", "this task runs alone: the running tasks must end first")
-        if taken := self._locks & locks:
-            return Wait("lock", f"an earlier task needs {listing(sorted(taken), 'resource')}")
-        if weight and self._weight + weight > 1:
-            return Wait("lock", "too many tasks with a complexity run at the same time")
-        return None
 
 
 def _skip(task: Task, fates: TaskOutcomes) -> Skip | None:

@@ -372,19 +372,17 @@ def _usage_message(error: typer.TyperException) -> tuple[str, str | None]:
     context = getattr(error, "ctx", None)
     unknown = getattr(error, "option_name", None)
     if unknown and "No such option" in error.message:
-        return f"unknown option: `{unknown}`", _suggestion(unknown, context)
+        known = _options(context)
+        close = get_close_matches(unknown, known, n=1, cutoff=0.6)
+        return f"unknown option: `{unknown}`", (
+            f"did you mean `{close[0]}`?" if close else _point_to_help(context)
+        )
     message = re.sub(r"'([^']*)'", r"`\1`", error.format_message().rstrip("."))
     for raw, ours in _IN_OUR_WORDS.items():
         message = re.sub(raw, ours, message)
     if "extra argument" in message and "--task" in _options(context):
         return "only one task can be an argument", "quote its words; repeat `--task CMD` for more"
     return message[:1].lower() + message[1:], _point_to_help(context)
-
-
-def _suggestion(option: str, context: typer.Context | None) -> str | None:
-    known = _options(context)
-    close = get_close_matches(option, known, n=1, cutoff=0.6)
-    return f"did you mean `{close[0]}`?" if close else _point_to_help(context)
 
 
 def _options(context: typer.Context | None) -> list[str]:

@@ -169,12 +169,20 @@ class AccessControl:
         if len(path) > _MOST_PATH or not _PATH.fullmatch(path) or "upgrade" in headers:
             return _refuse(400, "the address is not valid")
         if scope["method"] == "POST":
-            return self._refusal_of_post(scope, headers, path)
-        return self._refusal_of_get(scope, headers, path)
-
-    def _refusal_of_get(self, scope: Scope, headers: Headers, path: str) -> Response | None:
+            own = f"http://{headers['host']}"
+            # protection: form-of-another-origin-refused
+            # protection: form-without-fetch-metadata-refused
+            if headers.getlist("origin") != [own] or headers.get("sec-fetch-site") != "same-origin":
+                return _refuse(403, "the request comes from another site")
+            length = headers.get("content-length", "")
+            # protection: large-body-by-its-length-refused
+            if not length.isdecimal() or int(length) > MOST_SENT:
+                return _refuse(413, "the request is too large")
+            return None if path == OPEN else self._refusal_of_stranger(scope, headers)
         # protection: embedded-by-another-site-refused
-        if not _may_read(headers):
+        site = headers.get("sec-fetch-site", "none")
+        is_from_here = site in ("same-origin", "none")
+        if not is_from_here and headers.get("sec-fetch-mode") != "navigate":
             return _refuse(403, "the request comes from another site")
         if path == OPEN:
             return Response(self._locked(), 200, media_type="text/html")
@@ -190,18 +198,6 @@ class AccessControl:
         if self._port is None:
             return _ANY_PORT.fullmatch(hosts[0]) is not None
         return hosts[0] in (f"127.0.0.1:{self._port}", f"localhost:{self._port}")
-
-    def _refusal_of_post(self, scope: Scope, headers: Headers, path: str) -> Response | None:
-        own = f"http://{headers['host']}"
-        # protection: form-of-another-origin-refused
-        # protection: form-without-fetch-metadata-refused
-        if headers.getlist("origin") != [own] or headers.get("sec-fetch-site") != "same-origin":
-            return _refuse(403, "the request comes from another site")
-        length = headers.get("content-length", "")
-        # protection: large-body-by-its-length-refused
-        if not length.isdecimal() or int(length) > MOST_SENT:
-            return _refuse(413, "the request is too large")
-        return None if path == OPEN else self._refusal_of_stranger(scope, headers)
 
     def _refusal_of_stranger(self, scope: Scope, headers: Headers) -> Response | None:
         session = self.session(headers)
@@ -225,15 +221,6 @@ def _is_versioned(scope: Scope) -> bool:
     path = scope["raw_path"].decode("latin-1")
     # protection: only-files-of-package-are-cached
     return _PUBLIC.fullmatch(path) is not None and bool(_VERSION.fullmatch(scope["query_string"]))
-
-
-def _may_read(headers: Headers) -> bool:
-    """Return whether a GET request may be answered: false if another site's page embeds the answer.
-
-    A link on another site is followed without the cookie, so it only leads to the sign-in page.
-    """
-    site = headers.get("sec-fetch-site", "none")
-    return site in ("same-origin", "none") or headers.get("sec-fetch-mode") == "navigate"
 
 
 def _refuse(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:

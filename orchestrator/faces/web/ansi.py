@@ -135,7 +135,15 @@ def _extend(style: _Style, parts: Sequence[str]) -> _Style:
     if field is None:
         return style
     if kind == ["5"] and len(parts) > 2:
-        colour = _of_table(_number(parts[2]))
+        number = _number(parts[2])
+        if number < 16:
+            colour = number
+        elif number > 231:
+            colour = _nearest(*[8 + 10 * (number - 232)] * 3)
+        else:
+            red, rest = divmod(number - 16, 36)
+            green, blue = divmod(rest, 6)
+            colour = _nearest(*(55 + 40 * level if level else 0 for level in (red, green, blue)))
     elif kind == ["2"] and len(parts) > 4:
         colour = _nearest(*(_number(part) for part in parts[-3:]))
     else:
@@ -145,17 +153,6 @@ def _extend(style: _Style, parts: Sequence[str]) -> _Style:
 
 def _number(text: str) -> int:
     return int(text[:9] or 0)
-
-
-def _of_table(number: int) -> int:
-    """Return the palette's colour that is nearest to a colour of a terminal's table of 256."""
-    if number < 16:
-        return number
-    if number > 231:
-        return _nearest(*[8 + 10 * (number - 232)] * 3)
-    red, rest = divmod(number - 16, 36)
-    green, blue = divmod(rest, 6)
-    return _nearest(*(55 + 40 * level if level else 0 for level in (red, green, blue)))
 
 
 def _nearest(red: int, green: int, blue: int) -> int:

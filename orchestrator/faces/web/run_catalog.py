@@ -101,7 +101,19 @@ class RunCatalog:
             repositories: The repositories whose runs are shown.
             usage: Measures live workers. Default: workers are not measured.
         """
-        self.repositories: Mapping[str, Repository] = _by_name(repositories)
+        found: dict[str, Repository] = {}
+        for repository in repositories:
+            if any(known.common_dir == repository.common_dir for known in found.values()):
+                continue
+            plain = (
+                re.sub(r"[^A-Za-z0-9._-]+", "-", repository.top.name).strip(".-") or "repository"
+            )
+            name, number = plain, 1
+            while name in found:
+                number += 1
+                name = f"{plain}-{number}"
+            found[name] = repository
+        self.repositories: Mapping[str, Repository] = found
         self._usage = usage
         self._histories: OrderedDict[Path, RunHistory] = OrderedDict()
         self._outlines: dict[Path, RunOutline] = {}
@@ -200,18 +212,3 @@ class RunCatalog:
                 return None
             self._outlines[directory.path] = outline
         return self._outlines[directory.path]
-
-
-def _by_name(repositories: Sequence[Repository]) -> dict[str, Repository]:
-    """Return the repositories by unique names that are safe in the addresses of pages."""
-    found: dict[str, Repository] = {}
-    for repository in repositories:
-        if any(known.common_dir == repository.common_dir for known in found.values()):
-            continue
-        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", repository.top.name).strip(".-") or "repository"
-        name, number = plain, 1
-        while name in found:
-            number += 1
-            name = f"{plain}-{number}"
-        found[name] = repository
-    return found

@@ -85,7 +85,19 @@ class Reader:
             # Anthropic's API sends the input first, and the output before the end.
             self._is_told |= any(told) and (is_end or kind == "message_delta")
         else:
-            self._note_alternatives(content)
+            name, reason = ("choices", "finish_reason")
+            if self._flavor == "gemini":
+                name, reason = ("candidates", "finishReason")
+                feedback = content.get("promptFeedback")
+                if isinstance(feedback, dict) and feedback.get("blockReason"):
+                    self._begun = self._finished = set(range(self._answers))
+            alternatives = content.get(name)
+            for alternative in alternatives if isinstance(alternatives, list) else ():
+                if isinstance(alternative, dict):
+                    number = json.dumps(alternative.get("index", 0))
+                    self._begun.add(number)
+                    if alternative.get(reason):
+                        self._finished.add(number)
             is_over = self._begun == self._finished and len(self._begun) >= self._answers
             # OpenAI's API sends the usage of a stream in an event without alternatives.
             is_over |= self._flavor == "chat" and content.get("choices") == []
@@ -110,21 +122,6 @@ class Reader:
                     usage.get(output) is not None for output in _OUTPUTS
                 )
         return told
-
-    def _note_alternatives(self, content: dict[str, Any]) -> None:
-        name, reason = ("choices", "finish_reason")
-        if self._flavor == "gemini":
-            name, reason = ("candidates", "finishReason")
-            feedback = content.get("promptFeedback")
-            if isinstance(feedback, dict) and feedback.get("blockReason"):
-                self._begun = self._finished = set(range(self._answers))
-        alternatives = content.get(name)
-        for alternative in alternatives if isinstance(alternatives, list) else ():
-            if isinstance(alternative, dict):
-                number = json.dumps(alternative.get("index", 0))
-                self._begun.add(number)
-                if alternative.get(reason):
-                    self._finished.add(number)
 
     def _end(self) -> None:
         self.has_ended = self._is_told and not self._has_failed

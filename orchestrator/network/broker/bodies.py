@@ -141,7 +141,16 @@ class Request:
 
     def most_given(self) -> int:
         """Return the maximum number of input tokens: a token has at least one byte."""
-        images = _count_images(self.body)
+        images = 0
+        waiting: list[object] = [self.body]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, dict):
+                is_image = part.get("type") in ("image", "image_url", "input_image")
+                images += is_image or "inlineData" in part
+                waiting += part.values()
+            elif isinstance(part, list):
+                waiting += part
         tools = _TOOLS if self.body.get("tools") else 0
         each = 0 if self.call.flavor is None else _IMAGES[self.call.flavor]
         # protection: images-are-counted
@@ -289,16 +298,3 @@ def _what_is_wrong(error: ValidationError, body: dict[str, Any]) -> str:
         f"the field `{name}` is not allowed{why}, because the worker's models, cost or tokens "
         "are limited"
     )
-
-
-def _count_images(value: object) -> int:
-    images, waiting = 0, [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            is_image = part.get("type") in ("image", "image_url", "input_image")
-            images += is_image or "inlineData" in part
-            waiting += part.values()
-        elif isinstance(part, list):
-            waiting += part
-    return images

@@ -144,35 +144,34 @@ class _Merge:
         merged, tree = tips[0].commit, ""
         for number, tip in enumerate(tips[1:], start=1):
             before = tips[:number]
-            tree = self._with(merged, tip, before)
+            try:
+                # protection: merge-has-timeout
+                timeout = max(0.1, self._deadline - time.monotonic())
+                result = merge_commits(self._git, merged, tip.commit, timeout=timeout)
+            except OutputTooLongError as error:
+                raise _refusal(tip, before, error.message) from error
+            except GitCommandError as error:
+                if error.returncode == -signal.SIGKILL:
+                    slow = f"the merge took longer than {MERGE_TIMEOUT:.0f} s"
+                    raise _refusal(tip, before, slow) from error
+                raise _of_git(error, tip, before) from error
+            if result.paths:
+                # protection: number-of-names-in-messages-limited
+                first, rest = result.paths[:MOST_FILES], len(result.paths) - MOST_FILES
+                # protection: names-in-messages-are-sanitised
+                where = (
+                    ", ".join(f"`{one_line(fsdecode(path))}`" for path in first) or "the same files"
+                )
+                more = f" and {rest} more" if rest > 0 else ""
+                both = _both(tip, self._who_touched(first, before))
+                raise MergeConflict(
+                    f"{both} cannot be merged: both changed {where}{more}", key="merge.conflict"
+                )
+            tree = result.tree
             if number < len(tips) - 1:
                 # An intermediate commit for the next merge; it does not become part of the history.
                 merged = self._commit(tree, [merged, tip.commit], b"between")
         return self._commit(tree, [tip.commit for tip in tips], _message(tips))
-
-    def _with(self, merged: str, tip: Tip, before: Sequence[Tip]) -> str:
-        try:
-            # protection: merge-has-timeout
-            timeout = max(0.1, self._deadline - time.monotonic())
-            result = merge_commits(self._git, merged, tip.commit, timeout=timeout)
-        except OutputTooLongError as error:
-            raise _refusal(tip, before, error.message) from error
-        except GitCommandError as error:
-            if error.returncode == -signal.SIGKILL:
-                slow = f"the merge took longer than {MERGE_TIMEOUT:.0f} s"
-                raise _refusal(tip, before, slow) from error
-            raise _of_git(error, tip, before) from error
-        if result.paths:
-            # protection: number-of-names-in-messages-limited
-            first, rest = result.paths[:MOST_FILES], len(result.paths) - MOST_FILES
-            # protection: names-in-messages-are-sanitised
-            where = ", ".join(f"`{one_line(fsdecode(path))}`" for path in first) or "the same files"
-            more = f" and {rest} more" if rest > 0 else ""
-            both = _both(tip, self._who_touched(first, before))
-            raise MergeConflict(
-                f"{both} cannot be merged: both changed {where}{more}", key="merge.conflict"
-            )
-        return result.tree
 
     def _commit(self, tree: str, parents: Iterable[str], message: bytes) -> str:
         return write_commit(self._git, tree, parents, message, signed=self._signed)

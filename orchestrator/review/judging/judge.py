@@ -8,7 +8,7 @@ and results that only order the candidates that pass.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ from orchestrator.review.judging.ranking import decide, equal_so_far, rank
 from orchestrator.review.judging.shadowing import modules_of
 from orchestrator.review.judging.store import next_number, write_judgement
 from orchestrator.review.judging.tournament import Entrant, hold_tournament
-from orchestrator.review.judging.trees import Entry, Trees
+from orchestrator.review.judging.trees import Trees
 from orchestrator.review.judging.trials import Trials
 from orchestrator.review.judging.tripwires import touches_of
 from orchestrator.review.landing.branches import Branch, RunBranches
@@ -215,7 +215,13 @@ class _Judging:
 
     def _raise_flags(self, cases: Sequence[Case]) -> None:
         before = self._trees.entries(self._base)
-        literals = self._literals(before)
+        kind = self._trees.instruments.kind
+        # Texts and numbers that occur only in tests.
+        files = {path: entry.blob for path, entry in before.items() if entry.is_file}
+        tests = [blob for path, blob in files.items() if kind(path) == "test"]
+        product = [blob for path, blob in files.items() if kind(path) != "test"]
+        found = literals_of([*self._rules.hidden.values(), *self._trees.contents(tests)])
+        literals = found - literals_of(self._trees.contents(product))
         for case in cases:
             facts = Facts(
                 base=self._base,
@@ -244,15 +250,6 @@ class _Judging:
                 touches=case.touches,
             )
             case.flags = flags_of(facts)
-
-    def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
-        """Return texts and numbers that occur only in tests of the base or in hidden test files."""
-        kind = self._trees.instruments.kind
-        files = {path: entry.blob for path, entry in before.items() if entry.is_file}
-        tests = [blob for path, blob in files.items() if kind(path) == "test"]
-        product = [blob for path, blob in files.items() if kind(path) != "test"]
-        found = literals_of([*self._rules.hidden.values(), *self._trees.contents(tests)])
-        return found - literals_of(self._trees.contents(product))
 
     def _order(self, cases: Sequence[Case]) -> None:
         """Collect the results that order passing candidates: lint, coverage, probe, judge."""

@@ -156,7 +156,11 @@ def _value_of_fixture(functions: Sequence[Function]) -> ast.expr | None:
     named = [ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list]
     if not any(name.rpartition(".")[2] == "fixture" for name in named) or _parameters(function):
         return None
-    body = [item for item in function.body if not _is_docstring(item)]
+    body = [
+        item
+        for item in function.body
+        if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))
+    ]
     if len(body) != 1:
         return None
     value = body[0].value if isinstance(body[0], ast.Return | ast.Expr) else None
@@ -164,10 +168,6 @@ def _value_of_fixture(functions: Sequence[Function]) -> ast.expr | None:
         value = value.value
     names = value is not None and any(isinstance(part, ast.Name) for part in ast.walk(value))
     return value if value is not None and not names and _is_constant(value) else None
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _is_constant(value: ast.expr) -> bool:

@@ -82,7 +82,15 @@ class TextSource(CaseSource):
             test, chance = self._tests[place], chance_of(place)
             strength = chosen.get(place, Strength.ADDED)
             if strength is Strength.ADDED and test.body is not None:
-                said = self._added(test, chance, holds=place not in chosen)
+                value = chance.randrange(100)
+                other = value if place not in chosen else value + chance.choice((-1, 1))
+                if self._language == "js":
+                    said = f" if ({value} !== {other}) throw new Error('{value}');"
+                elif self._language == "rust":
+                    said = f" assert_eq!({value}, {other});"
+                else:
+                    parameter = self._source.said(test.start + 3)
+                    said = f" if {value} != {other} {{ {parameter}.Fatal({value}) }};"
                 end = self._source.tokens[test.body].end
                 edits.append((end, end, said))
             elif strength > Strength.ADDED:
@@ -93,16 +101,6 @@ class TextSource(CaseSource):
         for start, end, new in sorted(edits, reverse=True):
             text = text[:start] + new + text[end:]
         return f"{text.rstrip()}\n// {chance_of(-1).getrandbits(64)}\n".encode()
-
-    def _added(self, test: _Test, chance: Random, *, holds: bool) -> str:
-        value = chance.randrange(100)
-        other = value if holds else value + chance.choice((-1, 1))
-        if self._language == "js":
-            return f" if ({value} !== {other}) throw new Error('{value}');"
-        if self._language == "rust":
-            return f" assert_eq!({value}, {other});"
-        parameter = self._source.said(test.start + 3)
-        return f" if {value} != {other} {{ {parameter}.Fatal({value}) }};"
 
     def _literals(self, test: _Test) -> tuple[list[int], Strength]:
         """Return the literals of the best group in a test, and what their change proves."""

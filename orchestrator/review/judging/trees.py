@@ -130,7 +130,23 @@ class Trees:
         if not changes:
             return commit
         with self.lock:
-            return self._with_changes(commit, changes)
+            index = {"GIT_INDEX_FILE": str(self.place / "index")}
+            self.git.run("read-tree", commit, env=index)
+            none = "0" * len(self.git.text("hash-object", "--stdin", stdin=b""))
+            # Removals come first: a file may replace a directory.
+            ordered = sorted(changes.items(), key=lambda change: change[1] is not None)
+            rows = (
+                (f"{entry.mode} {entry.blob}" if entry else f"0 {none}", os.fsencode(path))
+                for path, entry in ordered
+            )
+            listed = b"".join(b"%b\t%b\0" % (said.encode(), path) for said, path in rows)
+            self.git.run("update-index", "-z", "--index-info", stdin=listed, env=index)
+            tree = self.git.run("write-tree", env=index).decode().strip()
+            message = b"Judged by orchestrator\n"
+            signed = signature(self.repository, self.began)
+            made = write_commit(self.git, tree, [commit], message, signed=signed)
+            import_commits(self.repository, self.git, self.place / "git", made, [self.base, commit])
+            return made
 
     def with_files(self, commit: str, files: Mapping[str, bytes]) -> str:
         """Return a commit with additional files; they replace files with the same paths."""
@@ -139,22 +155,3 @@ class Trees:
             for path, data in files.items()
         }
         return self.with_changes(commit, changes)
-
-    def _with_changes(self, commit: str, changes: Mapping[str, Entry | None]) -> str:
-        index = {"GIT_INDEX_FILE": str(self.place / "index")}
-        self.git.run("read-tree", commit, env=index)
-        none = "0" * len(self.git.text("hash-object", "--stdin", stdin=b""))
-        # Removals come first: a file may replace a directory.
-        ordered = sorted(changes.items(), key=lambda change: change[1] is not None)
-        rows = (
-            (f"{entry.mode} {entry.blob}" if entry else f"0 {none}", os.fsencode(path))
-            for path, entry in ordered
-        )
-        listed = b"".join(b"%b\t%b\0" % (said.encode(), path) for said, path in rows)
-        self.git.run("update-index", "-z", "--index-info", stdin=listed, env=index)
-        tree = self.git.run("write-tree", env=index).decode().strip()
-        message = b"Judged by orchestrator\n"
-        signed = signature(self.repository, self.began)
-        made = write_commit(self.git, tree, [commit], message, signed=signed)
-        import_commits(self.repository, self.git, self.place / "git", made, [self.base, commit])
-        return made

@@ -230,18 +230,16 @@ class _Python(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         if not isinstance(node.ctx, ast.Load):
-            self._check_namespace(node, node.value)
+            of = node.value
+            is_dict = isinstance(of, ast.Attribute) and of.attr == "__dict__"
+            if is_dict and self._is_foreign(of):
+                self._report(node, "changes a module of others")
+            is_vars = (
+                isinstance(of, ast.Call) and isinstance(of.func, ast.Name) and of.func.id == "vars"
+            )
+            if is_vars and any(self._is_foreign(item) for item in of.args):  # type: ignore[attr-defined]
+                self._report(node, "changes a module of others")
         self.generic_visit(node)
-
-    def _check_namespace(self, node: ast.expr, of: ast.expr) -> None:
-        is_dict = isinstance(of, ast.Attribute) and of.attr == "__dict__"
-        if is_dict and self._is_foreign(of):
-            self._report(node, "changes a module of others")
-        is_vars = (
-            isinstance(of, ast.Call) and isinstance(of.func, ast.Name) and of.func.id == "vars"
-        )
-        if is_vars and any(self._is_foreign(item) for item in of.args):  # type: ignore[attr-defined]
-            self._report(node, "changes a module of others")
 
     def visit_Name(self, node: ast.Name) -> None:
         known = self._modules.get(node.id, "")

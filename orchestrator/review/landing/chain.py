@@ -135,7 +135,25 @@ class Chain:
             return onto
         deadline = time.monotonic() + MERGE_TIMEOUT
         if self.form == "rebase":
-            return self._replay(onto, branch, deadline)
+            wanted = ("--reverse", "--topo-order", "--parents", f"--max-count={1 + MOST_COMMITS}")
+            listed = self.git.text("rev-list", *wanted, f"{onto}..{branch.commit}")
+            rows = [row.split() for row in split_lines(listed)]
+            if len(rows) > MOST_COMMITS:
+                raise CannotAddError(
+                    f"the branch has more than {MOST_COMMITS} commits",
+                    "refused",
+                    key="branch.too-many-commits",
+                )
+            # protection: rebase-of-merge-commits-is-refused
+            if any(len(row) != 2 for row in rows):
+                raise CannotAddError(
+                    "the branch has merge commits, which a rebase would drop",
+                    "merges",
+                    key="branch.merge-commits",
+                )
+            for commit, parent in rows:
+                onto = self._replay_commit(onto, commit, parent, deadline)
+            return onto
         merged = self._merge(onto, branch.commit, deadline)
         if merged.tree == self._tree(onto):
             return onto
@@ -164,28 +182,6 @@ class Chain:
         date = int(self.git.text("log", "-1", "--format=%ct", onto))
         when = max(self.began, datetime.fromtimestamp(date, UTC))
         return signature(self.repository, when)
-
-    def _replay(self, onto: str, branch: Branch, deadline: float) -> str:
-        """Repeat the commits of a branch on top of `onto`, without commits that become empty."""
-        wanted = ("--reverse", "--topo-order", "--parents", f"--max-count={1 + MOST_COMMITS}")
-        listed = self.git.text("rev-list", *wanted, f"{onto}..{branch.commit}")
-        rows = [row.split() for row in split_lines(listed)]
-        if len(rows) > MOST_COMMITS:
-            raise CannotAddError(
-                f"the branch has more than {MOST_COMMITS} commits",
-                "refused",
-                key="branch.too-many-commits",
-            )
-        # protection: rebase-of-merge-commits-is-refused
-        if any(len(row) != 2 for row in rows):
-            raise CannotAddError(
-                "the branch has merge commits, which a rebase would drop",
-                "merges",
-                key="branch.merge-commits",
-            )
-        for commit, parent in rows:
-            onto = self._replay_commit(onto, commit, parent, deadline)
-        return onto
 
     def _replay_commit(self, onto: str, commit: str, parent: str, deadline: float) -> str:
         # A commit with the tree of `onto` and the parent of `commit`: its merge with `commit` has

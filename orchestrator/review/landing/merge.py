@@ -191,24 +191,20 @@ class _Plan:
                     continue
                 self._leave(branch, error)
                 if self._request.stops_on_conflict:
-                    return self._merge_nothing()
+                    known = {branch.worker_id for branch in self._contained}
+                    known |= {left.worker_id for left in self._left}
+                    said = f"nothing was merged because of worker {self._left[-1].worker_id}"
+                    self._left += [
+                        LeftWorker(worker_id=branch.worker_id, reason="stopped", message=said)
+                        for branch in self._run.branches
+                        if branch.worker_id not in known
+                    ]
+                    self._landed = []
+                    return self._result(self._target.commit)
                 continue
             (self._contained if commit == after else self._landed).append(branch)
             after = commit
         return self._result(after)
-
-    def _merge_nothing(self) -> Merged:
-        """Return the result of a merge that one branch prevents: no branch is merged."""
-        known = {branch.worker_id for branch in self._contained}
-        known |= {left.worker_id for left in self._left}
-        said = f"nothing was merged because of worker {self._left[-1].worker_id}"
-        self._left += [
-            LeftWorker(worker_id=branch.worker_id, reason="stopped", message=said)
-            for branch in self._run.branches
-            if branch.worker_id not in known
-        ]
-        self._landed = []
-        return self._result(self._target.commit)
 
     def merge_tested(self, test: CommitTest) -> Merged:
         """Merge the branches and test them together; leave out branches that fail the checks."""

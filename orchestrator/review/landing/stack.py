@@ -280,7 +280,9 @@ class Stack:
         # protection: pr-commits-of-others-stay
         if _contains(git, there, own):
             return there
-        is_own = self._is_own(git, there, branch)
+        known = (f"^{branch.base}", f"^{self._onto}")
+        is_new = bool(git.text("rev-list", "--max-count=1", there, *known))
+        is_own = is_new and _contains(git, branch.commit, there)
         if is_own and self._keeps_commits:
             return None
         wanted = ("log", f"--max-count={_MOST_COMMITS}", "--format=%T", branch.commit)
@@ -295,12 +297,6 @@ class Stack:
                 "or choose another name: `orchestrator parallel --branch TEMPLATE`",
             )
         return there if tree == trees[0] else self._squash(git, branch, [there])
-
-    def _is_own(self, git: Git, commit: str, branch: Branch) -> bool:
-        """Return whether a worker made a commit, as far as the commits that it builds on tell."""
-        known = (f"^{branch.base}", f"^{self._onto}")
-        is_new = bool(git.text("rev-list", "--max-count=1", commit, *known))
-        return is_new and _contains(git, branch.commit, commit)
 
     def _is_sealed(self, git: Git, commit: str) -> bool:
         """Return whether a commit says that it has all work of a worker of the run."""

@@ -107,7 +107,18 @@ class _Slots:
         self._waits = WaitReports(run.emit, run.config.workers)
 
     def results(self) -> list[WorkerResult]:
-        self._take_known()
+        # A resumed run already has results.
+        for turn in list(self._waiting) if self._run.resumed else ():
+            number, directory = turn.worker.number, self._run.directory
+            known = directory.result(number)
+            if known is not None and reopen(self._run, number) is not None:
+                self._waiting.remove(turn)
+                self._waiting.append(_Turn(for_worker(self._run, turn.spec), again=True))
+            elif known is not None:
+                self._waiting.remove(turn)
+                self._run.emit(WorkerDone(result=known))
+                self._gate.note(turn.worker.number, known)
+                self._keep(turn.spec, known)
         with ThreadPoolExecutor(self._run.config.workers, thread_name_prefix="worker") as pool:
             try:
                 while self._reopen() or self._waiting or self._running:
@@ -121,20 +132,6 @@ class _Slots:
                 self._run.cancel.press(kill=False)
                 raise
         return self._results
-
-    def _take_known(self) -> None:
-        """Collect the results that were recorded before the run was resumed."""
-        for turn in list(self._waiting) if self._run.resumed else ():
-            number, directory = turn.worker.number, self._run.directory
-            known = directory.result(number)
-            if known is not None and reopen(self._run, number) is not None:
-                self._waiting.remove(turn)
-                self._waiting.append(_Turn(for_worker(self._run, turn.spec), again=True))
-            elif known is not None:
-                self._waiting.remove(turn)
-                self._run.emit(WorkerDone(result=known))
-                self._gate.note(turn.worker.number, known)
-                self._keep(turn.spec, known)
 
     def _reopen(self) -> bool:
         """Begin another turn of each worker that has ended and got a message; return whether any.

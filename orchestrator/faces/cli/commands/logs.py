@@ -227,17 +227,14 @@ class _LineSource:
         if not printed:
             return False
         if self._is_timed:
-            self._show_timed(printed)
+            times, begin = ArrivalTimes.of(self._log), self._tail.begin
+            for line in printed[:-1].split(b"\n"):
+                at = times.at(begin)
+                self._put(line + b"\n", f"{self._prefix}{_stamp(at)} ")
+                begin += len(line) + 1
         else:
             self._put(printed, self._prefix)
         return True
-
-    def _show_timed(self, printed: bytes) -> None:
-        times, begin = ArrivalTimes.of(self._log), self._tail.begin
-        for line in printed[:-1].split(b"\n"):
-            at = times.at(begin)
-            self._put(line + b"\n", f"{self._prefix}{_stamp(at)} ")
-            begin += len(line) + 1
 
     def _put(self, printed: bytes, prefix: str) -> None:
         text = output_lines(printed.decode("utf-8", "replace"))[:-1]

@@ -13,7 +13,6 @@ from orchestrator.faces.cli.options import GivenSettings, Json, OptionsOf, with_
 from orchestrator.faces.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.faces.cli.output.messages import show_json, tell
 from orchestrator.repository.repository import Repository
-from orchestrator.review.judging.judgement import Candidate, Judgement
 from orchestrator.review.judging.pick import candidate_of, merge_candidate
 from orchestrator.review.judging.store import latest_judgement
 from orchestrator.review.landing.merge import Wish
@@ -46,7 +45,12 @@ def pick(given: _Given, words: RunAndWorkers = None, json: Json = False) -> None
         )
     repository = Repository(Path.cwd())
     judgement = latest_judgement(repository.state_dir, run)
-    chosen = _choose(judgement, numbers[0] if numbers else None)
+    chosen = candidate_of(judgement, numbers[0] if numbers else None)
+    if chosen is None:
+        none = judgement.decision == "none"
+        said = "no worker passes" if none else "no worker is clearly the best"
+        tell(f"{said}: nothing was merged; `orchestrator compare {judgement.run_id}` shows why")
+        raise typer.Exit(judgement.exit_code)
     wish = Wish(request=request, named=True, overrules_judgement=bool(numbers))
     merged = merge_candidate(repository, judgement, chosen, wish, tell)
     if json:
@@ -55,13 +59,3 @@ def pick(given: _Given, words: RunAndWorkers = None, json: Json = False) -> None
         show_merged(merged, into=request.into)
     if merged.left:
         raise typer.Exit(SOME_LEFT)
-
-
-def _choose(judgement: Judgement, number: int | None) -> Candidate:
-    found = candidate_of(judgement, number)
-    if found is not None:
-        return found
-    none = judgement.decision == "none"
-    said = "no worker passes" if none else "no worker is clearly the best"
-    tell(f"{said}: nothing was merged; `orchestrator compare {judgement.run_id}` shows why")
-    raise typer.Exit(judgement.exit_code)

@@ -82,7 +82,19 @@ def ui(options: UiOptions) -> None:
     The link on stderr signs in one browser, and works only once. Pages show live and ended runs;
     they are made from the files of the runs, and do not need the processes of the runs.
     """
-    _check(options)
+    serving = {
+        "--port": options.port,
+        "--socket": options.socket,
+        "--open": options.open,
+        "--read-only": options.read_only,
+    }
+    named = [name for name, value in serving.items() if value]
+    if options.export is not None and named:
+        raise ConfigError(f"`--export` cannot be used with `{named[0]}`", key="option.conflict")
+    if options.socket is not None and named[0] in ("--port", "--open"):
+        raise ConfigError(f"`--socket` cannot be used with `{named[0]}`", key="option.conflict")
+    if options.socket is not None and options.open:
+        raise ConfigError("`--socket` cannot be used with `--open`", key="option.conflict")
     repositories = [Repository(path) for path in options.root or [Path.cwd()]]
     with optional_packages("the web view", "ui", _PACKAGES):
         from orchestrator.faces.web.export import export
@@ -124,19 +136,3 @@ def _serve(catalog: "RunCatalog", options: UiOptions) -> None:
                 tell("no browser could be started: open the link yourself")
         tell("Ctrl-C ends the web view; runs continue")
         serve(web.with_access_control, opened)
-
-
-def _check(options: UiOptions) -> None:
-    serving = {
-        "--port": options.port,
-        "--socket": options.socket,
-        "--open": options.open,
-        "--read-only": options.read_only,
-    }
-    named = [name for name, value in serving.items() if value]
-    if options.export is not None and named:
-        raise ConfigError(f"`--export` cannot be used with `{named[0]}`", key="option.conflict")
-    if options.socket is not None and named[0] in ("--port", "--open"):
-        raise ConfigError(f"`--socket` cannot be used with `{named[0]}`", key="option.conflict")
-    if options.socket is not None and options.open:
-        raise ConfigError("`--socket` cannot be used with `--open`", key="option.conflict")

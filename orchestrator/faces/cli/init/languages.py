@@ -99,33 +99,31 @@ _RUNNERS = (Command("tox run", "tox", "tox.ini"), Command("nox", "nox", "noxfile
 def _python(here: Tree) -> Tools | None:
     lock = here.first(*_PYTHON)
     if lock is None:
-        return _pip(here)
+        requirements = [name for name in _REQUIREMENTS if name in here]
+        project = here.first("pyproject.toml", "setup.py")
+        content = here.toml("pyproject.toml")
+        # Many pyproject.toml files contain only settings of linters.
+        if project == "pyproject.toml" and not content.keys() & {"project", "build-system"}:
+            project = None
+        source = requirements[0] if requirements else project
+        if source is None:
+            checks = _python_checks(here, runner="", needs="python3")
+            return (
+                Tools("Python", "Python", checks[0].source, checks, None, False) if checks else None
+            )
+        words = [word for name in requirements for word in ("-r", name)]
+        if project:
+            offered = _table(content, "project", "optional-dependencies")
+            extras = ",".join(name for name in ("dev", "test", "tests") if name in offered)
+            words += ["-e", f".[{extras}]" if extras else "."]
+        install = f"python3 -m venv .venv && .venv/bin/pip install {shlex.join(words)}"
+        checks = _python_checks(here, runner=".venv/bin/", needs=ENSUREPIP)
+        return Tools("pip", "Python", source, checks, Command(install, ENSUREPIP, source, ".venv"))
     program, install, run = _PYTHON[lock]
     if program == "uv" and "workspace" in _table(here.toml("pyproject.toml"), "tool", "uv"):
         install += " --all-packages"
     checks = _python_checks(here, runner=f"{run} ", needs=program)
     return Tools(program, "Python", lock, checks, Command(install, program, lock))
-
-
-def _pip(here: Tree) -> Tools | None:
-    requirements = [name for name in _REQUIREMENTS if name in here]
-    project = here.first("pyproject.toml", "setup.py")
-    content = here.toml("pyproject.toml")
-    # Many pyproject.toml files contain only settings of linters.
-    if project == "pyproject.toml" and not content.keys() & {"project", "build-system"}:
-        project = None
-    source = requirements[0] if requirements else project
-    if source is None:
-        checks = _python_checks(here, runner="", needs="python3")
-        return Tools("Python", "Python", checks[0].source, checks, None, False) if checks else None
-    words = [word for name in requirements for word in ("-r", name)]
-    if project:
-        offered = _table(content, "project", "optional-dependencies")
-        extras = ",".join(name for name in ("dev", "test", "tests") if name in offered)
-        words += ["-e", f".[{extras}]" if extras else "."]
-    install = f"python3 -m venv .venv && .venv/bin/pip install {shlex.join(words)}"
-    checks = _python_checks(here, runner=".venv/bin/", needs=ENSUREPIP)
-    return Tools("pip", "Python", source, checks, Command(install, ENSUREPIP, source, ".venv"))
 
 
 def _table(content: object, *keys: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
@@ -20,38 +21,8 @@ from orchestrator.faces.cli.init.scan import Findings
 
 FILE_NAME = "orchestrator.yaml"
 _LONGEST = 300
-_GENERAL = f"""\
-# Settings of `orchestrator parallel` for this project, written by `orchestrator init`.
-#   `orchestrator config show`       show what a run would use, and why
-#   `orchestrator config validate`   check this file
-#   `orchestrator config schema`     list all keys and their values
-# Options and variables override this file. Settings marked with [named] are accepted only if you
-# name the file, because everyone who can change the repository can change this file:
-#   orchestrator parallel --config {FILE_NAME} "a task"
-
-parallel_runs:
-{{agent}}
-  # model: NAME               # of all workers; `models: [a, b]` sets one for each worker
-  # workers: 3                # at the same time, 1-10
-  # timeout_per_worker: 600   # seconds; 0 disables the limit; more than the default: [named]
-  # budget_per_worker: 2.5    # USD
-  # retries: 1                # [named] restarts of a worker that failed for a temporary reason
-{{image}}
-
-container:
-  # cpus: 2                   # more than the default: [named]
-  # memory: 4g
-  # network: open             # `none`, or `allowlist`: only the hosts of `allow`
-  # setup_network: open       # [named] only for setup, if the worker's own network is `none`
-  # check_network: open       # [named] only for checks that download, as `go test` may
-  # secrets: [NPM_TOKEN]      # [named] your variables, as files in /run/secrets
-
-# triggers:
-#   silence: 300              # alert after this many seconds without output
-
-# Prepares a fresh worktree before the agent starts. Without `--config`, setup runs
-# without network, variables and secrets.
-"""
+_TEMPLATE = Path(__file__).with_name("template.yaml")
+"""The part of the file that is the same for every project, with places for the agent and image."""
 _AGENT = "  # agent_cli: architect      # [named] agent program; `shell` runs tasks as commands"
 _IMAGE = "  # image: IMAGE              # [named] instead of the agent program's image"
 
@@ -106,7 +77,8 @@ def _lines(findings: Findings, choice: Choice) -> Iterator[str]:
         if not needs_naming(findings, choice):
             agent = f"  # agent_cli: {scalar(choice.agent_cli)}   # [named]"
     image = f"  # image: {scalar(choice.image)}   # [named]" if choice.own_image else _IMAGE
-    yield _GENERAL.format(agent=agent, image=image).rstrip("\n")
+    template = _TEMPLATE.read_text(encoding="utf-8")
+    yield template.format(agent=agent, image=image).rstrip("\n")
     if findings.members:
         yield comment(f"Packages: {', '.join(findings.members)}")
     for name, reason in findings.unusable.items():

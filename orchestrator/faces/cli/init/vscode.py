@@ -2,7 +2,7 @@
 
 from json import dumps
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from orchestrator.base.errors import ConfigError
 from orchestrator.base.files.output import create_output
@@ -39,7 +39,24 @@ def write_tasks(top: Path) -> None:
         ConfigError: The file exists already; then the tasks are printed. Or it cannot be written.
     """
     target = top / FILE_NAME
-    text = dumps(_tasks(), indent=2) + "\n"
+    tasks = {
+        "version": "2.0.0",
+        "tasks": [
+            {
+                "label": f"orchestrator: {name}",
+                # No shell interprets the text of a task.
+                "type": "process",
+                "command": "orchestrator",
+                "args": [*words],
+                "problemMatcher": _MATCHER,
+            }
+            for name, words in _COMMANDS.items()
+        ],
+        "inputs": [
+            {"id": "orchestratorTask", "type": "promptString", "description": "Task of the worker"}
+        ],
+    }
+    text = dumps(tasks, indent=2) + "\n"
     try:
         create_output(target, [text.encode()])
     except FileExistsError as error:
@@ -57,23 +74,3 @@ def write_tasks(top: Path) -> None:
         ) from error
     show(str(target))
     tell("next: run a task of VS Code whose name begins with `orchestrator`")
-
-
-def _tasks() -> dict[str, Any]:
-    return {
-        "version": "2.0.0",
-        "tasks": [
-            {
-                "label": f"orchestrator: {name}",
-                # No shell interprets the text of a task.
-                "type": "process",
-                "command": "orchestrator",
-                "args": [*words],
-                "problemMatcher": _MATCHER,
-            }
-            for name, words in _COMMANDS.items()
-        ],
-        "inputs": [
-            {"id": "orchestratorTask", "type": "promptString", "description": "Task of the worker"}
-        ],
-    }

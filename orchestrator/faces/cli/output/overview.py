@@ -72,7 +72,15 @@ def timeline(report: RunReport, *, width: int | None = None) -> str:
     columns = max((width or _WIDTH) - label - 3, _NARROWEST)
     lines, used = [], set[str]()
     for name, worker in zip(names, report.workers, strict=True):
-        line = _line(report, worker, columns / report.length)
+        scale = columns / report.length
+        line = ""
+        for phase in worker.phases:
+            start = (phase.start - report.started_at).total_seconds() * scale
+            end = (phase.end - report.started_at).total_seconds() * scale
+            line = line.ljust(round(start))
+            # The agent stays visible in a long run.
+            least = 1 if phase.kind is PhaseKind.AGENT else 0
+            line += _MARKS[phase.kind] * max(round(end) - len(line), least)
         used |= {*line}
         mark = "*" if worker.is_critical else " "
         lines.append(f"{name.ljust(label)} {mark} {line}".rstrip())
@@ -80,15 +88,3 @@ def timeline(report: RunReport, *, width: int | None = None) -> str:
     legend = ", ".join(f"{_MARKS[kind]} {PHASE_NAMES[kind]}" for kind in kinds)
     critical = "; * critical path" if report.critical_path else ""
     return "\n".join([*lines, f"{duration(report.length)}: {legend}{critical}"])
-
-
-def _line(report: RunReport, worker: WorkerView, scale: float) -> str:
-    line = ""
-    for phase in worker.phases:
-        start = (phase.start - report.started_at).total_seconds() * scale
-        end = (phase.end - report.started_at).total_seconds() * scale
-        line = line.ljust(round(start))
-        # The agent stays visible in a long run.
-        least = 1 if phase.kind is PhaseKind.AGENT else 0
-        line += _MARKS[phase.kind] * max(round(end) - len(line), least)
-    return line

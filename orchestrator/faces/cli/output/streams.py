@@ -85,7 +85,9 @@ class Outlet(io.RawIOBase):
         with self._changed:
             if self.error is None and piece:
                 self._add(piece)
-                self._wait()
+                if self.is_needed or not self._is_stalled:
+                    limit = None if self.is_needed else _PATIENCE
+                    self._is_stalled = not self._changed.wait_for(lambda: not self._pending, limit)
             if self.is_needed and self.error is not None:
                 raise LostOutputError(self.error.errno, self.error.strerror) from self.error
         return len(piece)
@@ -117,11 +119,6 @@ class Outlet(io.RawIOBase):
         if self._writer is None:
             self._writer = threading.Thread(target=self._write, name="output", daemon=True)
             self._writer.start()
-
-    def _wait(self) -> None:
-        if self.is_needed or not self._is_stalled:
-            limit = None if self.is_needed else _PATIENCE
-            self._is_stalled = not self._changed.wait_for(lambda: not self._pending, limit)
 
     def _lose(self, error: OSError) -> None:
         self.error = error

@@ -161,7 +161,14 @@ class PlainView:
         with self._lock:
             self._run.apply(event)
             if isinstance(event, WorkerConnected):
-                lines = self._refusal_lines(event)
+                number = event.worker_id
+                place = number, event.host, event.port
+                known = sum(worker == number for worker, _, _ in self._refused)
+                if event.refused is None or place in self._refused or known >= MOST_REFUSALS:
+                    lines = []
+                else:
+                    self._refused.add(place)
+                    lines = [refusal_line(event, self._name(number))]
             else:
                 lines = self._lines(event)
             for line in lines:
@@ -226,13 +233,3 @@ class PlainView:
                 return [done_line(result)]
             case _:
                 return []
-
-    def _refusal_lines(self, event: WorkerConnected) -> list[str]:
-        """Return a line for a host that is refused for the first time, up to a number of hosts."""
-        number = event.worker_id
-        place = number, event.host, event.port
-        known = sum(worker == number for worker, _, _ in self._refused)
-        if event.refused is None or place in self._refused or known >= MOST_REFUSALS:
-            return []
-        self._refused.add(place)
-        return [refusal_line(event, self._name(number))]
