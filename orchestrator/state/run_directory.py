@@ -240,11 +240,16 @@ class RunDirectory:
     def _lock(self, lease: IO[str]) -> bool:
         """Lock a lease file; wait a moment, in case its present owner unlocks the file."""
         deadline = time.monotonic() + _ORPHANS
-        while not _try_lock(lease):
+        while True:
+            # Other processes lock the file briefly, to check for a live run.
+            for _ in range(_ATTEMPTS):
+                with suppress(BlockingIOError):
+                    fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                time.sleep(_GLANCE)
             process = self.process
             if (process and process_exists(process)) or time.monotonic() > deadline:
                 return False
-        return True
 
     def release(self) -> None:
         """Unlock the run's lease, at the end of the run."""
@@ -330,12 +335,8 @@ class RunDirectory:
         """Return a worker's result; None if the worker has no result yet."""
         try:
             path = self.worker(worker_id) / "result.json"
-            content = read_at_most(path, MOST_OF_WORKER)
-            found = (
-                _read_beginning(path)
-                if content is None
-                else WorkerResult.model_validate_json(content)
-            )
+            data = read_at_most(path, MOST_OF_WORKER) or _read_beginning(path)
+            found = WorkerResult.model_validate_json(data)
         except (OSError, ValidationError):
             return None
         return worker_result_in(self.path, found)
@@ -364,12 +365,11 @@ def read_at_most(path: Path, most: int) -> bytes | None:
     return content if len(content) <= most else None
 
 
-def _read_beginning(path: Path) -> WorkerResult:
-    """Return the first fields of a very large result that an older version wrote.
+def _read_beginning(path: Path) -> str:
+    """Return the first fields of a very large result that an older version wrote, as JSON text.
 
     Raises:
         OSError: The file does not exist.
-        ValidationError: The file does not begin like a result.
     """
     with open_regular(path) as file:
         head, listed, _ = file.read(_BEGINNING).decode("utf-8", "replace").partition(_LIST)
@@ -379,8 +379,7 @@ def _read_beginning(path: Path) -> WorkerResult:
         "worktree_path": "",
         "message": f"the result file has {size} bytes, of which only the beginning was read",
     }
-    text = json.dumps(rest)[1:] if listed else ""
-    return WorkerResult.model_validate_json(head + text)
+    return head + (json.dumps(rest)[1:] if listed else "")
 
 
 def all_runs(state_dir: Path) -> Iterator[RunDirectory]:
@@ -400,15 +399,3 @@ def _made_at(run: Path) -> tuple[str, int, str]:
     except OSError:
         written = 0
     return run.name[:_SECOND], written, run.name
-
-
-def _try_lock(lease: IO[str]) -> bool:
-    """Lock a lease file, with retries: other processes lock it briefly to check for a live run."""
-    for _ in range(_ATTEMPTS):
-        try:
-            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_GLANCE)
-        else:
-            return True
-    return False

@@ -303,9 +303,8 @@ class _Run:
         named = [(artifact, region) for artifact, region in named if artifact != _Artifact()]
         if not named and result.target != _Artifact():
             named = [(result.target, _Region())]
-        paths = ((self._path(artifact), region) for artifact, region in named)
-        for path, region in paths:
-            if path is not None:
+        for artifact, region in named:
+            if (path := self._path(artifact)) is not None:
                 return path, region
         why = "outside of the repository" if named else "without a file"
         self.unread[f"results {why}"] += 1

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -95,12 +96,10 @@ def _checks(file: Path | None, name: str | None) -> Iterator[Check]:
     except OrchestratorError as error:
         yield check_of_error("engine", error)
         return
-    try:
+    with closing(engine):
         if isinstance(engine, ClusterEngine):
             engine.configure(config.cluster)
         yield from _engine(engine, config)
-    finally:
-        engine.close()
 
 
 def _configuration(file: Path | None, top: Path | None) -> tuple[Check, ParallelConfig]:
@@ -112,9 +111,8 @@ def _configuration(file: Path | None, top: Path | None) -> tuple[Check, Parallel
         config = load_config(options=task, environ=os.environ, top=top, file=file)
     except OrchestratorError as error:
         return check_of_error("configuration", error), ParallelConfig(tasks=task["tasks"])
-    return Check(
-        name="configuration", detail=str(path or "there is no file; the defaults apply")
-    ), config
+    detail = str(path or "there is no file; the defaults apply")
+    return Check(name="configuration", detail=detail), config
 
 
 def _agent(config: ParallelConfig, top: Path | None) -> Iterator[Check]:
@@ -225,11 +223,8 @@ def _findings(
 
 
 def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
-    configured = (
-        f"configured: {', '.join(features.runtimes)}"
-        if features.runtimes
-        else "only the engine's default"
-    )
+    names = ", ".join(features.runtimes)
+    configured = f"configured: {names}" if names else "only the engine's default"
     if wanted is None or wanted in features.runtimes:
         return Check(name="runtimes", detail=configured)
     detail = f"no `{wanted}`; {configured}"

@@ -4,7 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -33,7 +33,6 @@ from orchestrator.engine.images.recipes import RECIPE
 from orchestrator.engine.images.registry import push_images
 from orchestrator.engine.images.sbom import software_bill
 from orchestrator.engine.interface.image_protocol import Progress
-from orchestrator.engine.interface.protocol import Engine
 from orchestrator.faces.cli.options import Json, with_options
 from orchestrator.faces.cli.output.build_progress import BuildProgress
 from orchestrator.faces.cli.output.messages import show, show_json, tell
@@ -153,7 +152,7 @@ def build(options: BuildOptions) -> None:
         )
     own = _project(options.project, quiet=options.quiet) if options.project else None
     with (
-        own_engine() as engine,
+        closing(load_engine("docker")) as engine,
         build_progress(quiet=options.quiet) as progress,
         build_variables(options.company or ()) as environ,
     ):
@@ -197,20 +196,35 @@ def _project(path: Path, *, quiet: bool) -> ProjectImage:
 
 
 @app.command("ls")
-def list_images(
-    json: Json = False,
-) -> None:
+def list_images(json: Json = False) -> None:
     """List the images of agents and projects, and their states."""
-    with own_engine() as engine:
+    with closing(load_engine("docker")) as engine:
         statuses = image_statuses(engine)
     if json:
-        show_json(dumps({"images": [_as_object(status) for status in statuses]}, indent=2))
+        objects = [
+            {
+                "image": status.tag,
+                "state": _state(status),
+                "id": info.id if (info := status.info) else None,
+                "recipe": info.labels.get(RECIPE) if info else None,
+                "size": info.size if info else None,
+                "created": info.created if info else None,
+                "project": status.project,
+            }
+            for status in statuses
+        ]
+        show_json(dumps({"images": objects}, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="")
     for title in ("IMAGE", "SIZE", "AGE", "STATE"):
         table.add_column(title, no_wrap=True)
     for status in statuses:
-        table.add_row(*_row(status))
+        size = age = "-"
+        if status.info is not None:
+            size = amount(status.info.size)
+            created = datetime.fromisoformat(status.info.created)
+            age = humanize.naturaldelta(datetime.now(UTC) - created)
+        table.add_row(one_line(status.tag), size, age, _state(status))
     console = Console()
     with console.capture() as drawn:
         console.print(table)
@@ -229,7 +243,7 @@ def save(
 
     `orchestrator image load` reads the file on a machine without network.
     """
-    with own_engine() as engine:
+    with closing(load_engine("docker")) as engine:
         names = images or [
             status.tag for status in image_statuses(engine) if _state(status) == "ready"
         ]
@@ -255,7 +269,7 @@ def load(
     ] = None,
 ) -> None:
     """Load images from a file of `image save`, and print their digests."""
-    with own_engine() as engine:
+    with closing(load_engine("docker")) as engine:
         _show_archived(load_images(engine, file, digests=digest or ()))
 
 
@@ -283,9 +297,11 @@ def push(
         check_registry(registry)
     except ValueError as error:
         raise ConfigError(f"`{one_line(registry)}`: {error}", key="registry.invalid") from error
-    with own_engine() as engine, build_progress(quiet=quiet) as progress:
+    with closing(load_engine("docker")) as engine, build_progress(quiet=quiet) as progress:
         ready = [found.tag for found in image_statuses(engine) if _state(found) == "ready"]
-        wanted = _images_of(agents or ())
+        fixed = {AgentImage.SHELL: BASE_IMAGE, AgentImage.BROKER: BROKER_IMAGE}
+        own = (fixed.get(agent) or worker_image(agent.value) for agent in agents or ())
+        wanted = {BASE_IMAGE, *own}
         for missing in wanted - {*ready}:
             raise ImageNotFoundError(
                 f"`{missing}` is missing or stale", key="image.missing", hint=image_hint(missing)
@@ -300,12 +316,6 @@ def push(
         show(f'    "{one_line(image)}": "{reference}"')
 
 
-def _images_of(agents: Sequence[AgentImage]) -> set[str]:
-    """Return the base image, and the images of agent programs."""
-    fixed = {AgentImage.SHELL: BASE_IMAGE, AgentImage.BROKER: BROKER_IMAGE}
-    return {BASE_IMAGE, *(fixed.get(agent) or worker_image(agent.value) for agent in agents)}
-
-
 @app.command()
 def sbom(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="Name of the image.")],
@@ -314,7 +324,7 @@ def sbom(
 
     Listed are packages of Debian, Python and npm. Nothing of the image is started.
     """
-    with own_engine() as engine:
+    with closing(load_engine("docker")) as engine:
         show_json(dumps(software_bill(engine, image), indent=2))
 
 
@@ -323,43 +333,10 @@ def _show_archived(images: Sequence[ArchivedImage]) -> None:
         show(f"{one_line(image.name)} {image.digest}")
 
 
-def _as_object(status: ImageStatus) -> dict[str, object]:
-    info = status.info
-    return {
-        "image": status.tag,
-        "state": _state(status),
-        "id": info.id if info else None,
-        "recipe": info.labels.get(RECIPE) if info else None,
-        "size": info.size if info else None,
-        "created": info.created if info else None,
-        "project": status.project,
-    }
-
-
 def _state(status: ImageStatus) -> str:
     if status.info is None:
         return "missing"
     return "stale" if status.stale else "ready"
-
-
-def _row(status: ImageStatus) -> tuple[str, str, str, str]:
-    tag, state = one_line(status.tag), _state(status)
-    if status.info is None:
-        return tag, "-", "-", state
-    created = datetime.fromisoformat(status.info.created)
-    age = humanize.naturaldelta(datetime.now(UTC) - created)
-    size = amount(status.info.size)
-    return tag, size, age, state
-
-
-@contextmanager
-def own_engine() -> Iterator[Engine]:
-    """Open the engine for the block."""
-    engine = load_engine("docker")
-    try:
-        yield engine
-    finally:
-        engine.close()
 
 
 @contextmanager
@@ -386,18 +363,18 @@ def _show_progress(builds: BuildProgress, *, quiet: bool) -> Iterator[Progress]:
         console = Console(stderr=True)
         with console.status("checking the images") as status:
             room = console.width - 4
-            yield lambda text: status.update(Text(one_line(_with_step(builds, text), limit=room)))
+
+            def redraw(text: str) -> None:
+                step = builds.text()
+                status.update(Text(one_line(f"{step}: {text}" if step else text, limit=room)))
+
+            yield redraw
     else:
-        yield lambda text: tell(one_line(_with_estimate(builds, text)))
 
+        def add(text: str) -> None:
+            # A line that begins a build step ends with the estimated time left.
+            _, separator, left = builds.text().partition(", ")
+            is_step = separator and text.startswith("Step ")
+            tell(one_line(f"{text} ({left})" if is_step else text))
 
-def _with_step(builds: BuildProgress, text: str) -> str:
-    """Return a line of a build's output with the current build step before it."""
-    step = builds.text()
-    return f"{step}: {text}" if step else text
-
-
-def _with_estimate(builds: BuildProgress, text: str) -> str:
-    """Append the estimated time left to a line that begins a build step, and to no other line."""
-    _, separator, left = builds.text().partition(", ")
-    return f"{text} ({left})" if separator and text.startswith("Step ") else text
+        yield add

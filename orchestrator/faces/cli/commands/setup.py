@@ -1,6 +1,7 @@
 """`orchestrator setup`: install what this machine lacks, and build or load the images."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ import typer
 
 from orchestrator.base.errors import ConfigError, OrchestratorError
 from orchestrator.base.text.sanitize import one_line
+from orchestrator.engine import load_engine
 from orchestrator.engine.images.archive import load_images
 from orchestrator.engine.images.builder import ImageBuilder, image_statuses
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
@@ -22,7 +24,6 @@ from orchestrator.faces.cli.commands.image import (
     build_one,
     build_progress,
     build_variables,
-    own_engine,
 )
 from orchestrator.faces.cli.options import with_options
 from orchestrator.faces.cli.output.messages import show, tell
@@ -65,7 +66,7 @@ def setup(options: SetupOptions) -> None:
         prepare_machine(lambda text: None if options.quiet else tell(one_line(text)))
         if options.load is None:
             with (
-                own_engine() as engine,
+                closing(load_engine("docker")) as engine,
                 build_progress(quiet=options.quiet) as progress,
                 build_variables(options.company or ()) as environ,
             ):
@@ -74,7 +75,7 @@ def setup(options: SetupOptions) -> None:
                 for agent in agents:
                     build_one(builder, agent)
         else:
-            with own_engine() as engine:
+            with closing(load_engine("docker")) as engine:
                 load_images(engine, options.load)
     checks = list(_checks(agents))
     show("\n".join(map(check_line, checks)))
@@ -84,7 +85,7 @@ def setup(options: SetupOptions) -> None:
 def _checks(agents: list[AgentImage]) -> Iterator[Check]:
     yield check_git()
     try:
-        with own_engine() as engine:
+        with closing(load_engine("docker")) as engine:
             yield Check(name="engine", detail=engine.check(images=(), runtime=None).version)
             known = {status.tag: status for status in image_statuses(engine)}
             for image in dict.fromkeys((BASE_IMAGE, *map(_image_of, agents))):

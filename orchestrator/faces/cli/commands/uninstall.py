@@ -1,5 +1,6 @@
 """`orchestrator uninstall`: remove what the orchestrator has on this machine."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +10,9 @@ import typer
 from orchestrator.base.errors import ConfigError, NoRepositoryError
 from orchestrator.base.text.quantities import count
 from orchestrator.base.text.sanitize import one_line
+from orchestrator.engine import load_engine
 from orchestrator.engine.interface.labels import REPOSITORY, RUN
 from orchestrator.engine.interface.protocol import Leftover
-from orchestrator.faces.cli.commands.image import own_engine
 from orchestrator.faces.cli.options import with_options
 from orchestrator.faces.cli.output.messages import show, tell
 from orchestrator.repository.repository import Repository
@@ -55,7 +56,7 @@ def uninstall(options: UninstallOptions) -> None:
     if options.dry_run == options.yes:
         raise ConfigError("`uninstall` needs either `--dry-run` or `--yes`", key="option.missing")
     repositories = _repositories(options.root)
-    with own_engine() as engine:
+    with closing(load_engine("docker")) as engine:
         found = find_belongings(engine, repositories)
         if found.live and options.yes:
             raise ConfigError(
