@@ -1,7 +1,9 @@
 """What follows a run that has just ended: the merge of its branches, or of its best worker."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
 
 from orchestrator.base.errors import ConfigError
 from orchestrator.base.results import RunResult
@@ -11,6 +13,7 @@ from orchestrator.faces.cli.check_settings import require_checks
 from orchestrator.faces.cli.output.judgement_table import judgement_text
 from orchestrator.faces.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.faces.cli.output.messages import show, tell
+from orchestrator.faces.cli.run_options import RunOptions, check_pick
 from orchestrator.repository.repository import Repository
 from orchestrator.review.judging.judge_request import JudgingRules
 from orchestrator.review.judging.pick import silent
@@ -21,7 +24,27 @@ from orchestrator.runs.purposes.candidates import CandidateJudge
 from orchestrator.runs.purposes.merging import Merger
 from orchestrator.runs.purposes.picking import PickedJudgement, merge_best, with_merge
 
+Options = TypeVar("Options", bound=RunOptions)
 _WAYS = ("merge", "queue")
+
+
+def with_next_step(config: ParallelConfig, run: Options) -> Options:
+    """Return the options with the step that follows the run.
+
+    Args:
+        config: The settings of the run.
+        run: The options, one of which asks for such a step.
+
+    Raises:
+        ConfigError: The step is impossible for this run.
+    """
+    if run.pick is not None and run.land is not None:
+        raise ConfigError("`--pick` and `--land` cannot be used together", key="option.conflict")
+    repository = Repository(Path.cwd())
+    if run.pick is not None:
+        check_pick(run.pick)
+        return replace(run, next_step=PickBest(repository, config, quiet=run.quiet))
+    return replace(run, next_step=LandRun(repository, config, run.land or "", quiet=run.quiet))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,8 @@
 """Configure a run, then print its plan, start it in the background, or execute it."""
 
 import os
-from dataclasses import replace
 from json import dumps
 from pathlib import Path
-from typing import TypeVar
 
 import typer
 
@@ -13,72 +11,15 @@ from orchestrator.base.text.sanitize import one_line
 from orchestrator.config.loading.loading import Settings, load_settings
 from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.config.workflow.model import Workflow
-from orchestrator.faces.cli.check_settings import refuse_idle_options
 from orchestrator.faces.cli.foreground import run_in_foreground
-from orchestrator.faces.cli.next_step import NextStep
 from orchestrator.faces.cli.options import GivenSettings
 from orchestrator.faces.cli.output.messages import show, show_json, tell
-from orchestrator.faces.cli.output.views import View, make_view
-from orchestrator.faces.cli.run_options import RunOptions, check_pick
-from orchestrator.faces.cli.when_busy import turn
+from orchestrator.faces.cli.output.views import View
+from orchestrator.faces.cli.run_options import RunOptions
 from orchestrator.repository.repository import Repository, find_top
 from orchestrator.runs.runner import ParallelRunner
 
-Options = TypeVar("Options", bound=RunOptions)
 _UNCHECKED = "not checked: engine, images and capacity of the machine (use `orchestrator doctor`)"
-
-
-def run_tasks(positional: str | None, given: GivenSettings, run: RunOptions) -> None:
-    """Configure a run of `orchestrator parallel`, and start it.
-
-    Args:
-        positional: The task given as an argument.
-        given: The settings given as options.
-        run: The other options.
-
-    Raises:
-        ConfigError: A setting is invalid.
-        typer.Exit: With the exit code of the run.
-    """
-    if positional is not None:
-        if not positional.strip():
-            raise ConfigError(
-                "argument TASK must not be empty",
-                key="task.empty",
-                hint="write the task in quotes, or pass tasks only with `--task`",
-            )
-        given = {**given, "tasks": (positional, *given.get("tasks", ()))}
-    config = configure(given, run).config
-    refuse_idle_options(given, config)
-    run = with_next_step(config, run)
-    with turn(run):
-        fetch_base(run, config.base)
-        view = make_view(quiet=run.quiet, events=run.events)
-        start(ParallelRunner(config, emit=view), config, view, run)
-
-
-def with_next_step(config: ParallelConfig, run: Options) -> Options:
-    """Return the options with the step that follows the run, if the user asked for one.
-
-    Raises:
-        ConfigError: The step is impossible for this run.
-    """
-    if run.pick is None and run.land is None:
-        return run
-    if run.pick is not None and run.land is not None:
-        raise ConfigError("`--pick` and `--land` cannot be used together", key="option.conflict")
-    return replace(run, next_step=_next_step(config, run))
-
-
-def _next_step(config: ParallelConfig, run: RunOptions) -> NextStep:
-    # Imported here because no other run is judged or merged.
-    from orchestrator.faces.cli.after_run import LandRun, PickBest
-
-    repository = Repository(Path.cwd())
-    if run.pick is not None:
-        check_pick(run.pick)
-        return PickBest(repository, config, quiet=run.quiet)
-    return LandRun(repository, config, run.land or "", quiet=run.quiet)
 
 
 def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True) -> Settings:

@@ -108,6 +108,11 @@ class RunOptions(ReportedOutput):
     land: str | None = None
     """How the branches are merged. Not an option of `orchestrator run-one`."""
 
+    @property
+    def has_next_step(self) -> bool:
+        """Whether a merge of the best worker or of the branches follows the run."""
+        return self.pick is not None or self.land is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeveralRunOptions(RunOptions):

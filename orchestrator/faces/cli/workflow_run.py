@@ -24,7 +24,6 @@ from orchestrator.faces.cli.new_run import (
     configure,
     fetch_base,
     start,
-    with_next_step,
 )
 from orchestrator.faces.cli.options import GivenSettings
 from orchestrator.faces.cli.output.messages import show, tell
@@ -71,7 +70,11 @@ def run_workflow(
         # protection: no-task-beyond-what-was-typed
         _check_bounds(configured, reading, tasks)
         refuse_idle_options(given, config, *tasks.values())
-        run_options = with_next_step(config, run_options)
+        if run_options.has_next_step:
+            # Imported here because no other run is judged or merged.
+            from orchestrator.faces.cli.after_run import with_next_step
+
+            run_options = with_next_step(config, run_options)
         view = make_view(quiet=run_options.quiet, events=run_options.events)
         runner = ParallelRunner(config, emit=view, workflow=workflow, programs=programs)
         if run_options.dry_run and not run_options.json:

@@ -192,7 +192,7 @@ def test_every_option_reaches_the_settings(
             caught.append(config)
             raise ConfigError("seen", key="option.invalid")
 
-    module = "new_run" if command == "parallel" else "workflow_run"
+    module = "task_run" if command == "parallel" else "workflow_run"
     monkeypatch.setattr(f"orchestrator.faces.cli.{module}.ParallelRunner", Runner)
     rows = {name: row for name, row in SETTINGS_OF_OPTIONS.items() if name in names(command)}
     words = [word for given, _, _ in rows.values() for word in given]

@@ -13,7 +13,7 @@ _OF_SEVERAL_WORKERS = (
 )
 """Settings without a meaning for a run of a single worker."""
 
-_run_tasks = import_later("new_run", "run_tasks")
+_run_tasks = import_later("task_run", "run_tasks")
 
 FirstTask = Annotated[
     str | None, typer.Argument(metavar="TASK", help="Prompt or command for the first worker.")
