@@ -54,7 +54,7 @@ class _Group:
 
 SPEC: Mapping[str, _Command] = {
     "run": _Command("commands.spec_run", "run", "Run the tasks of a workflow file."),
-    "graph": _Command("commands.spec_graph", "graph", "Draw the tasks of a workflow file."),
+    "graph": _Command("commands.spec", "graph", "Draw the tasks of a workflow file."),
     "validate": _Command("commands.spec", "validate", "Check a workflow file."),
     "schema": _Command("commands.spec", "schema", "Print the JSON Schema of workflow files."),
 }
@@ -78,7 +78,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     ),
     "ui": _Command("commands.ui", "ui", "Show runs in a web browser."),
     "mcp": _Command("commands.mcp", "mcp", "Serve tools for agents, by the MCP."),
-    "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
+    "wait": _Command("commands.stop", "wait", "Wait for the end of a run and print its result."),
     "logs": _Command("commands.logs", "logs", "Print the output of workers."),
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
     "network": _Group(NETWORK, "List hosts that workers reached, and sets of `--allow`."),

@@ -22,7 +22,6 @@ from orchestrator.runs.reports.decisions import (
     flag_lines,
     merge_lines,
 )
-from orchestrator.runs.reports.html_style import STYLE
 from orchestrator.runs.reports.logs import tail
 from orchestrator.runs.reports.markup import escape
 from orchestrator.runs.reports.model import RunReport
@@ -58,13 +57,15 @@ _LABEL = 60
 _MOST_WORKERS = 500
 """Maximum number of workers in the drawing."""
 # protection: html-report-forbids-scripts-and-requests
+_STYLE = Path(__file__).with_name("style.css")
+"""A light, a dark and a print style, without other files."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _HEADING = ("Worker", "Status", "Task", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
 
 
 def render(report: RunReport) -> str:
     """Return the report as an HTML document."""
-    title = escape(heading(report))
+    title, style = escape(heading(report)), _STYLE.read_text(encoding="utf-8")
     heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADING)
     notices = ""
     if report.notices:
@@ -77,7 +78,7 @@ def render(report: RunReport) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         '<a class="skip" href="#workers">Skip to the workers</a>\n',
         *_head(report),
         '<main>\n<section aria-labelledby="timeline">\n<h2 id="timeline">Timeline</h2>\n'

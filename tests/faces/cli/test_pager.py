@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.faces.cli.app import run
-from orchestrator.faces.cli.output.pager import pager_of
+from orchestrator.faces.cli.commands.diff import pager_of
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
 from tests.support.screen import Screen

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.reports.worker_tests import WorkerTest, read_tests
+from orchestrator.runs.reports.junit import WorkerTest, read_tests
 
 GOOD = """<?xml version="1.0"?>
 <testsuites><testsuite name="s">

@@ -9,7 +9,7 @@ from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.config.workflow.model import Task
 from orchestrator.config.workflow.planning import demand_of
 from orchestrator.engine.interface.features import EngineFeatures
-from orchestrator.runs.scheduling.admission import Admission, readings
+from orchestrator.runs.scheduling.queue import Admission, readings
 from tests.support.local_engine import LocalEngine
 
 GIB = 1024**3

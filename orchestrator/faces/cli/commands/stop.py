@@ -1,4 +1,4 @@
-"""`orchestrator stop`: stop workers of a run."""
+"""`orchestrator stop` and `orchestrator wait`: stop workers of a run, or wait for its end."""
 
 from typing import Annotated
 
@@ -6,8 +6,9 @@ import typer
 
 from orchestrator.base.errors import ConfigError
 from orchestrator.base.results import Reason
+from orchestrator.faces.cli.options import Json
 from orchestrator.faces.cli.output.messages import show
-from orchestrator.faces.cli.run_arguments import RunOption, follow, open_run
+from orchestrator.faces.cli.run_arguments import Run, RunOption, follow, open_run, show_ending
 from orchestrator.state.record.stop_request import request_stop
 
 
@@ -57,3 +58,10 @@ def stop(
                 show(f"worker {number} ended before it was stopped: {result.outcome}")
             else:
                 show(f"worker {number} was stopped; its work is on the branch {result.branch}")
+
+
+def wait(run: Run = None, json: Json = False) -> None:
+    """Wait for the end of a run, then print its result and exit with its exit code."""
+    with open_run(run) as history:
+        follow(lambda: False, is_live=history.directory.is_live)
+        raise typer.Exit(show_ending(history, as_json=json))

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from orchestrator.faces.cli.app import run
-from orchestrator.faces.cli.commands import spec_graph
+from orchestrator.faces.cli.commands import spec
 
 RELEASE = """\
 name: Release
@@ -41,7 +41,7 @@ def test_list_is_printed_on_stdout(file, capsys):
 
 
 def test_list_fits_into_the_terminal(file, capsys, monkeypatch):
-    monkeypatch.setattr(spec_graph, "terminal_width", lambda: 30)
+    monkeypatch.setattr(spec, "terminal_width", lambda: 30)
     assert graph(file) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 30
 
