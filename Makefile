@@ -30,8 +30,8 @@ PYTHON ?= python3
 # files: slow tests with containers come first, many short tests last.
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 # Images that `make test` needs in addition to that of architect; `make agents` runs all programs.
-TESTED := claude codex broker
-OTHERS := gemini opencode mini aider
+TESTED := claude broker
+OTHERS := codex gemini opencode mini aider
 BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON

@@ -161,3 +161,16 @@ def test_command_is_right_or_refused(
         return
     target = "main" if action == "into" or layout not in LINKED else "topic"
     assert git(cell.tree, "show", f"refs/heads/{target}:new.txt") == "new"
+
+
+def test_shallow_clone_with_a_detached_head(
+    repo: Path, tmp_path: Path, local_engine: LocalEngine
+) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repo}", str(clone))
+    git(clone, "checkout", "-q", "--detach")
+    (worker,) = shell_run(
+        clone, local_engine, "git log --oneline; echo x > new; git add -A; git commit -qm new"
+    ).results
+    assert (worker.status, worker.files_modified) == ("success", ["new"])
+    git(clone, "fsck")

@@ -31,6 +31,7 @@ def task_times(results: dict) -> list[tuple[float, float]]:
     return times
 
 
+@pytest.mark.extra
 def test_five_tasks_in_three_slots_refill_at_once(repo: Path, client: docker.APIClient) -> None:
     """Workers 4 and 5 use the slots of 1 and 3: worker 2 ends only after both have ended."""
     wait = "until [ -e /tmp/go ]; do sleep 0.1; done"
@@ -54,6 +55,7 @@ def test_five_tasks_in_three_slots_refill_at_once(repo: Path, client: docker.API
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_300_megabytes_of_output_with_the_report_in_the_middle(repo: Path) -> None:
     task = """python3 - <<'P'
 import sys, os
@@ -103,6 +105,7 @@ def test_limits_end_only_their_worker(repo: Path, client: docker.APIClient) -> N
     assert results[3]["files_modified"] == ["started.txt"]
 
 
+@pytest.mark.extra
 def test_paused_container_dies_at_its_deadline(repo: Path, client: docker.APIClient) -> None:
     arguments = ("sleep 600", "--workers", "1", "--timeout-per-worker", "8", "--grace", "1")
     process = start(
@@ -149,6 +152,7 @@ rm src/app.py; mkdir -p new/dir; echo x > new/dir/untracked; ln -s a.txt link
     git(repo, "branch", "-D", "architect/parallel-1")
 
 
+@pytest.mark.extra
 def test_shallow_clone_and_detached_head(repo: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{repo}", str(clone))
@@ -188,6 +192,7 @@ def test_interrupt_keeps_the_work(repo: Path, client: docker.APIClient) -> None:
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_numbers_continue_and_nothing_is_overwritten(repo: Path) -> None:
     arguments = ("--workers", "2", "--network", "none", "--json")
     first = orchestrator(*SHELL, "echo first > work", *arguments, cwd=repo)
@@ -198,6 +203,7 @@ def test_numbers_continue_and_nothing_is_overwritten(repo: Path) -> None:
         assert git(repo, "show", f"architect/parallel-{number}:work") == text
 
 
+@pytest.mark.extra
 def test_cleanup_and_restore(repo: Path, client: docker.APIClient) -> None:
     orchestrator(
         *SHELL, "echo work > work; git add -A; git commit -qm work", "--workers", "2",
@@ -215,6 +221,7 @@ def test_cleanup_and_restore(repo: Path, client: docker.APIClient) -> None:
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_two_runs_at_once_share_nothing(repo: Path) -> None:
     arguments = (*SHELL, "--workers", "2", "--network", "none", "--json")
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -228,6 +235,7 @@ def test_two_runs_at_once_share_nothing(repo: Path) -> None:
     assert sorted(numbers) == [1, 2, 3, 4]
 
 
+@pytest.mark.extra
 def test_disk_log_inodes_and_silence_each_end_one_worker(
     repo: Path, client: docker.APIClient
 ) -> None:
@@ -289,6 +297,7 @@ def test_filters_of_the_user_do_not_run_on_workers_files(repo: Path) -> None:
     assert set(log.read_text().split()) == {str(repo)}
 
 
+@pytest.mark.extra
 def test_work_of_a_killed_run_is_harvested(repo: Path, client: docker.APIClient) -> None:
     task = (
         "echo c > committed; git add -A; git commit -qm c; echo u > rest; echo written; sleep 600"

@@ -32,7 +32,7 @@ def test_every_agent_is_tested() -> None:
 
 
 # Other images are only built by `make agents`, because their first build takes minutes.
-FIRST = ("architect", "codex", "claude")
+FIRST = ("architect", "claude")
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def inspected(client: docker.APIClient, repo: Path) -> str:
     return json.dumps([*found, client.networks(filters=filters)])
 
 
+@pytest.mark.variants("mounts")
 @pytest.mark.usefixtures("transfer")
 def test_key_is_nowhere_but_in_the_broker(
     model: ModelServer, env: dict[str, str], repo: Path, client: docker.APIClient
@@ -110,6 +111,7 @@ def test_key_is_nowhere_but_in_the_broker(
     assert not Path(memory).exists()
 
 
+@pytest.mark.variants("untrusted")
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -118,6 +120,7 @@ def test_key_is_nowhere_but_in_the_broker(
         ("--keys", "broker", "--network", "allowlist", "--allow", "a.example.net:8080"),
         ("--keys", "broker", "--network", "open"),
     ],
+    ids=["untrusted", "allowlist", "open"],
 )
 def test_worker_reaches_the_model_through_the_broker_alone(
     model: ModelServer, env: dict[str, str], repo: Path, chosen: tuple[str, ...]
@@ -194,24 +197,33 @@ def test_models_and_calls_a_minute_are_limited(
     assert len(model.exchanges) == 2
 
 
+UNKNOWN = "gpt-6.2-of-tomorrow"
+BUDGET = ("--network", "none", "--budget-total", "1")
+
+
 def test_budget_needs_a_price(model: ModelServer, env: dict[str, str], repo: Path) -> None:
-    unknown = "gpt-6.2-of-tomorrow"
-    budget = ("--network", "none", "--budget-total", "1")
     # A model that is known is refused before anything starts, and by no model's name otherwise.
-    for named in (("--model", unknown), ("--models", f"gpt-4o,{unknown}")):
-        refused = orchestrator(*SHELL, *ENV, *budget, *named, ASK, cwd=repo, env=env)
+    for named in (("--model", UNKNOWN), ("--models", f"gpt-4o,{UNKNOWN}")):
+        refused = orchestrator(*SHELL, *ENV, *BUDGET, *named, ASK, cwd=repo, env=env)
         assert (refused.returncode, refused.error["key"]) == (3, "price.unknown")
-        assert f"`{unknown}`" in refused.error["message"]
-        assert f"--price {unknown}=IN/OUT" in refused.error["hint"]
+        assert f"`{UNKNOWN}`" in refused.error["message"]
+        assert f"--price {UNKNOWN}=IN/OUT" in refused.error["hint"]
         assert not list(repo.glob(".git/orchestrator/runs/*/worker-*"))
-    # Otherwise the call is refused, and the result says why.
-    ask = f"{ASK.replace('gpt-4o', unknown)}; cat /tmp/answer; exit 1"
-    done = orchestrator(*ONE, *budget, "--model", "tomorrow", ask, cwd=repo, env=env)
-    assert "--price MODEL=IN/OUT" in lines_of(done)[1]
-    assert f"it knows no price of the model `{unknown}`" in done.results[1]["message"]
     assert model.exchanges == []
-    priced = ("--model", unknown, "--price", f"{unknown}=2.5/10")
-    done = orchestrator(*ONE, *budget, *priced, ask.replace("; exit 1", ""), cwd=repo, env=env)
+
+
+@pytest.mark.extra
+def test_call_of_a_model_without_a_price_is_refused(
+    model: ModelServer, env: dict[str, str], repo: Path
+) -> None:
+    """The result says why; with a price, the call is made."""
+    ask = f"{ASK.replace('gpt-4o', UNKNOWN)}; cat /tmp/answer; exit 1"
+    done = orchestrator(*ONE, *BUDGET, "--model", "tomorrow", ask, cwd=repo, env=env)
+    assert "--price MODEL=IN/OUT" in lines_of(done)[1]
+    assert f"it knows no price of the model `{UNKNOWN}`" in done.results[1]["message"]
+    assert model.exchanges == []
+    priced = ("--model", UNKNOWN, "--price", f"{UNKNOWN}=2.5/10")
+    done = orchestrator(*ONE, *BUDGET, *priced, ask.replace("; exit 1", ""), cwd=repo, env=env)
     assert lines_of(done, 2)[0] == "200"
     assert done.results[2]["cost"] == pytest.approx(COST)
 
@@ -297,6 +309,7 @@ with ThreadPoolExecutor(7) as pool:
 """
 
 
+@pytest.mark.extra
 def test_events_are_held_back_neither_by_the_gateway_nor_by_the_broker(repo: Path) -> None:
     arrived = {str(number): threading.Semaphore(1) for number in range(7)}
 
@@ -320,6 +333,7 @@ def test_events_are_held_back_neither_by_the_gateway_nor_by_the_broker(repo: Pat
     assert lines_of(done) == ["105"]
 
 
+@pytest.mark.extra
 def test_token_is_refused_from_other_containers_of_its_worker(
     model: ModelServer, env: dict[str, str], repo: Path
 ) -> None:
@@ -346,6 +360,7 @@ def test_token_is_refused_from_other_containers_of_its_worker(
     assert len(model.exchanges) == 1
 
 
+@pytest.mark.extra
 def test_broker_that_is_killed_comes_back_with_its_ledgers(
     model: ModelServer, env: dict[str, str], repo: Path, client: docker.APIClient
 ) -> None:

@@ -114,7 +114,38 @@ def fingerprint(tree: Path) -> str:
     return said.hexdigest()
 
 
-def test_worker_cannot_change_the_cache_of_others(repo: Path, image: str) -> None:
+FILL = (
+    "mkdir -p /caches/pip/wheels /caches/pip/cache/http-v2 && "
+    "echo good | tee /caches/pip/wheels/acme > /caches/pip/cache/http-v2/index"
+)
+LOOK = (
+    'test -z "$(find /caches/pip ! -type d ! -type f)" && test ! -e /caches/pip/moved'
+    " && cat /caches/pip/wheels/acme > answer.txt"
+)
+
+
+def test_worker_cannot_change_the_cache_of_others(repo: Path) -> None:
+    command = ("--cache", "pip", "--agent-cli", "shell")
+    warm = orchestrator("cache", "warm", *command, "--setup", FILL, "--json", cwd=repo)
+    assert warm.returncode == 0, warm.stdout + warm.stderr
+    (generation,) = generations(Repository(repo))
+    before = fingerprint(generation)
+    done = orchestrator(
+        "parallel", *command, "--network", "none", "--workers", "1", "--json",
+        "--task", ATTACK, "--task", LOOK, "--check", LOOK.partition(" && cat")[0], cwd=repo,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    attacker, victim = done.results.values()
+    assert attacker["files_modified"] == ["attacked.txt"]
+    assert git(repo, "show", f"{victim['branch']}:answer.txt") == "good"
+    for result in (attacker, victim):
+        assert (Path(result["log"]) / "stderr.log").read_text() == ""
+        assert not (Path(result["log"]) / "caches").exists()
+    assert fingerprint(generation) == before
+
+
+@pytest.mark.extra
+def test_pip_works_offline_beside_a_worker_that_attacks_its_cache(repo: Path, image: str) -> None:
     warm = orchestrator(
         "cache", "warm", "--cache", "pip", "--agent-cli", "shell", "--image", image,
         "--setup", ONLINE, "--json", cwd=repo,
@@ -145,6 +176,7 @@ def test_worker_cannot_change_the_cache_of_others(repo: Path, image: str) -> Non
     assert orchestrator("cache", "ls", cwd=repo).stdout == ""
 
 
+@pytest.mark.extra
 def test_failed_setup_publishes_nothing(repo: Path) -> None:
     warm = orchestrator(
         "cache", "warm", "--cache", "uv", "--agent-cli", "shell", "--setup",

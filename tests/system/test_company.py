@@ -62,6 +62,7 @@ def test_mirror_and_authority_reach_every_stage_of_an_allow_list(
     assert not any(TOKEN.encode() in content for content in files)
 
 
+@pytest.mark.extra
 def test_proxy_and_private_mirror_are_opened_on_an_open_network(world: Outside, repo: Path) -> None:
     world.forget()
     proxy = "http://10.99.112.11:8080"

@@ -53,6 +53,7 @@ def worker_directory(repo: Path) -> Path:
     return Path(eventually(found, "output")[0])
 
 
+@pytest.mark.variants("True")
 @pytest.mark.parametrize("whole_group", [False, True])
 def test_workers_of_a_killed_run_die_at_their_deadline(
     client: docker.APIClient, repo: Path, whole_group: bool
@@ -100,6 +101,7 @@ def test_deadline_is_kept_while_the_process_is_stopped(
     assert DEADLINE + GRACE <= lived < DEADLINE + GRACE + 2
 
 
+@pytest.mark.extra
 def test_setup_of_a_killed_run_dies_at_its_deadline(client: docker.APIClient, repo: Path) -> None:
     """Also kills the services, and the container that owns their network."""
     (repo / "orchestrator.yaml").write_text(
@@ -135,6 +137,7 @@ def test_workers_of_a_removed_checkout_are_killed(client: docker.APIClient, repo
     client.remove_container(worker["Id"], v=True, force=True)
 
 
+@pytest.mark.extra
 def test_worker_without_a_deadline_is_not_killed(client: docker.APIClient, repo: Path) -> None:
     """`--timeout-per-worker 0` means no deadline, and the run can be resumed."""
     process = start(

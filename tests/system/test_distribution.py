@@ -109,6 +109,7 @@ def test_program_without_arguments_prints_help(installed: Path, tmp_path: Path) 
     assert run(installed, where=tmp_path) == run(installed, "--help", where=tmp_path)
 
 
+@pytest.mark.extra
 def test_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     archive = built(ROOT, tmp_path / "sdist", "sdist")
     with tarfile.open(archive) as packed:
@@ -153,6 +154,7 @@ def install_feature(
 
 
 @pytest.mark.docker
+@pytest.mark.extra
 def test_feature_installs_both_commands(wheel: Path) -> None:
     listed = "readlink -e /usr/local/bin/orchestrator /usr/local/bin/orch"
     done = install_feature(wheel, listed, VERSION=__version__, EXTRAS="mcp,ui")

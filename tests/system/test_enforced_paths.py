@@ -57,6 +57,7 @@ def open_directory() -> Iterator[Path]:
 
 
 # Overlay options cannot contain a comma, so the mode `bind` is used there.
+@pytest.mark.variants("overlay")
 @pytest.mark.parametrize("place", ["overlay", "overlay of an ordinary user", "with,comma"])
 def test_writes_are_possible_only_in_the_paths(open_directory: Path, place: str) -> None:
     repo = open_directory / place / "repo"

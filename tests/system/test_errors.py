@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import orchestrator
+from tests.support.cli import orchestrator, spare_probe
 from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
@@ -29,8 +29,9 @@ ERRORS = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_one_line_and_create_nothing(repo: Path, name: str) -> None:
     arguments, env, code = ERRORS[name]
+    spare_probe(repo)
     before = everything(repo)
-    done = orchestrator(*SHELL, *arguments, cwd=repo, env=env, fork=False)
+    done = orchestrator(*SHELL, *arguments, cwd=repo, env=env)
     assert_one_error(done, code)
     assert everything(repo) == before
 
@@ -49,15 +50,17 @@ def everything(directory: Path) -> list[str]:
 def test_missing_repository_missing_commit_and_bad_yaml(repo: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert_one_error(orchestrator(*SHELL, "true", cwd=empty, fork=False), 3)
+    assert_one_error(orchestrator(*SHELL, "true", cwd=empty), 3)
     assert everything(empty) == []
     git(empty, "init", "-q")
+    spare_probe(empty)
     before = everything(empty)
-    assert_one_error(orchestrator(*SHELL, "true", cwd=empty, fork=False), 3)
+    assert_one_error(orchestrator(*SHELL, "true", cwd=empty), 3)
     assert everything(empty) == before
     (repo / "orchestrator.yaml").write_text("parallel_runs:\n  wokers: 3\n  max_steps: -1\n")
+    spare_probe(repo)
     before = everything(repo)
-    done = orchestrator(*SHELL, "true", cwd=repo, fork=False)
+    done = orchestrator(*SHELL, "true", cwd=repo)
     assert done.returncode == 3
     assert "wokers" in done.stderr
     assert "did you mean `parallel_runs.workers`" in done.stderr

@@ -14,7 +14,9 @@ import pytest
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.interface.labels import REPOSITORY
+from tests.support import local_program
 from tests.support.cli import orchestrator
+from tests.support.fork_program import fork_program
 from tests.support.images import built_image
 from tests.support.junit_readers import gitlab_cases
 from tests.support.repository import git, make_repository
@@ -63,7 +65,7 @@ def test_every_example_workflow_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-@pytest.mark.variants("features", "test-suites")
+@pytest.mark.variants("test-suites")
 def test_example_workflow_runs(shop: Path, scripted: str, name: str) -> None:
     done = orchestrator(
         "spec", "run", str(EXAMPLES / "workflows" / f"{name}.yaml"), "--json", "--cpus", "0.5",
@@ -81,6 +83,7 @@ def test_example_workflow_runs(shop: Path, scripted: str, name: str) -> None:
         assert changed == {part: [f"src/{part}/{part}.txt"] for part in results}
 
 
+@pytest.mark.extra
 def test_scheduled_example_runs(shop: Path) -> None:
     folder = EXAMPLES / "scheduled"
     (shop / "nightly.yaml").write_text((folder / "nightly.yaml").read_text())
@@ -96,6 +99,20 @@ def test_scheduled_example_runs(shop: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         (line,) = done.stdout.splitlines()
         assert ": success; 2 of 2 workers succeeded; " in line
+
+
+@pytest.fixture(params=["processes", pytest.param("containers", marks=pytest.mark.extra)])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Return variables with which an example runs its tasks as processes, or in containers."""
+    if request.param == "containers":
+        yield {}
+        return
+    with fork_program(tmp_path / "forks", "tests.support.local_program"):
+        yield {
+            local_program.FOLDER: str(tmp_path / "engine"),
+            "PATH": f"{tmp_path / 'forks'}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+        }
 
 
 def example(
@@ -119,26 +136,30 @@ def is_clean(repo: Path, engine: DockerEngine) -> bool:
     return not (branches or worktrees or engine.leftovers({REPOSITORY: str(repo / ".git")}))
 
 
-def test_ci_runner_example_runs(shop: Path, docker_engine: DockerEngine) -> None:
+def test_ci_runner_example_runs(
+    shop: Path, docker_engine: DockerEngine, places: dict[str, str]
+) -> None:
     checks = ("python3 -m unittest discover -s tests", "python3 -m compileall -q src")
-    done = example(shop, "ci-runner", *checks)
+    done = example(shop, "ci-runner", *checks, **places)
     assert done.returncode == 0, done.stderr
     assert [one["status"] for one in results(shop / "run.json")] == ["success", "success"]
     assert is_clean(shop, docker_engine)
-    done = example(shop, "ci-runner", "exit 3", checks[1])
+    done = example(shop, "ci-runner", "exit 3", checks[1], **places)
     assert done.returncode == 1
     assert [one["exit_code"] for one in results(shop / "run.json")] == [3, 0]
     assert is_clean(shop, docker_engine)
-    assert example(shop, "ci-runner").returncode == 3
+    assert example(shop, "ci-runner", **places).returncode == 3
 
 
-def test_sharded_tests_example_runs(tmp_path: Path, docker_engine: DockerEngine) -> None:
+def test_sharded_tests_example_runs(
+    tmp_path: Path, docker_engine: DockerEngine, places: dict[str, str]
+) -> None:
     repo = tmp_path / "prices"
     shutil.copytree(EXAMPLES / "sharded-tests", repo)
     git(repo, "init", "-q")
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "a shop")
-    done = example(repo, "sharded-tests", "3")
+    done = example(repo, "sharded-tests", "3", **places)
     assert done.returncode == 0, done.stderr
     cases = gitlab_cases((repo / "orchestrator.xml").read_text())
     names = [case.name for case in cases if not case.name.startswith("worker-")]
@@ -148,12 +169,12 @@ def test_sharded_tests_example_runs(tmp_path: Path, docker_engine: DockerEngine)
     }  # fmt: skip
     assert is_clean(repo, docker_engine)
     # The next run would mix its files with these.
-    again = example(repo, "sharded-tests", "3")
+    again = example(repo, "sharded-tests", "3", **places)
     assert (again.returncode, "is not empty" in again.stderr) == (3, True)
     shutil.rmtree(repo / "artifacts")
     (repo / "prices.py").write_text((repo / "prices.py").read_text().replace("// 100\n", "// 99\n"))
     git(repo, "commit", "-qam", "break it")
-    broken = example(repo, "sharded-tests", "3")
+    broken = example(repo, "sharded-tests", "3", **places)
     assert broken.returncode == 1
     failed = [case for case in gitlab_cases((repo / "orchestrator.xml").read_text())
               if case.status == "failed"]  # fmt: skip
@@ -183,6 +204,7 @@ def test_untrusted_task_example_runs(shop: Path) -> None:
     assert not (shop / "done.txt").exists()
 
 
+@pytest.mark.extra
 def test_command_line_example_runs(shop: Path, scripted: str, docker_engine: DockerEngine) -> None:
     before = git(shop, "rev-parse", "HEAD")
     limits = {"ORCHESTRATOR_MEMORY": "256m", "ORCHESTRATOR_NETWORK": "none"}

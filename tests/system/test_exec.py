@@ -78,6 +78,7 @@ class TestExec:
     def test_exec_of_missing_program_exits_126_or_127(self, repo: Path) -> None:
         assert orchestrator("exec", "1", "--", "no-such-thing", cwd=repo).returncode in (126, 127)
 
+    @pytest.mark.variants("HUP TERM INT")
     @pytest.mark.parametrize("ignored", ["", "HUP", "HUP TERM INT"])
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
     def test_command_ends_with_exec(self, repo: Path, ignored: str, number: int) -> None:
@@ -132,6 +133,7 @@ class TestShell:
         shell.type("\x04")
         assert shell.finish() == 0
 
+    @pytest.mark.variants("15")
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
     def test_signal_restores_the_terminal(self, shell: Screen, number: int) -> None:
         shell.process.send_signal(number)

@@ -188,6 +188,7 @@ def test_resumed_run_uses_its_gateway_and_leaves_nothing(
     assert [json.loads(line)["decision"] for line in lines] == ["allowed"] * len(world.seen("tls"))
 
 
+@pytest.mark.extra
 def test_worker_reaches_nothing_without_its_gateway_and_cleanup_removes_all(
     world: Outside, repo: Path, client: docker.APIClient
 ) -> None:
@@ -207,6 +208,7 @@ def test_worker_reaches_nothing_without_its_gateway_and_cleanup_removes_all(
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_worker_that_lost_its_gateway_reports_it_and_is_retried(
     world: Outside, repo: Path, client: docker.APIClient
 ) -> None:
@@ -260,7 +262,7 @@ def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, r
     assert listed["refused"] == ["other.example", "xxxxxxxxx.example"]
 
 
-@pytest.mark.variants("open", "name")
+@pytest.mark.variants("name")
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -335,6 +337,7 @@ def test_flood_of_hostile_names_hides_no_connection(world: Outside, repo: Path) 
     assert all(value.isprintable() for one in records for value in map(str, one.values()))
 
 
+@pytest.mark.extra
 def test_connections_of_a_running_worker_are_shown(world: Outside, repo: Path) -> None:
     urls = ("https://files.example/", "https://other.example/")
     process = _started(world, repo, f"{fetch(*urls)}; sleep 600")
@@ -384,6 +387,7 @@ def test_learned_list_is_enough_for_the_same_task(world: Outside, repo: Path) ->
     assert lines_of(again, 2) == expected
 
 
+@pytest.mark.extra
 def test_programs_work_unchanged_with_listed_hosts(world: Outside, repo: Path) -> None:
     task = (
         "git -c http.sslVerify=false clone -q https://files.example/repo.git cloned && "

@@ -77,12 +77,14 @@ def is_host_name(text: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("network", ["allowlist", pytest.param("learn", marks=pytest.mark.extra)])
+@pytest.mark.variants("allowlist-8")
+@pytest.mark.parametrize("count", [8, 80])
+@pytest.mark.parametrize("network", ["allowlist", "learn"])
 def test_a_name_that_is_not_one_or_not_listed_is_never_asked_for(
-    world: Outside, repo: Path, network: str
+    world: Outside, repo: Path, network: str, count: int
 ) -> None:
     world.forget()
-    names = [*HOSTILE, *random_names(80)]
+    names = [*HOSTILE, *random_names(count)]
     (repo / "names.json").write_text(json.dumps(names))
     (repo / "names.py").write_text(SCRIPT.read_text())
     git(repo, "add", "-A")

@@ -83,6 +83,7 @@ def plain(project: Path) -> dict:
     ],
 )
 @pytest.mark.variants("monorepo")
+@pytest.mark.extra
 def test_written_file_is_valid_and_the_run_works(tmp_path, image, files, setup, checks):
     project = make_project(tmp_path / "project", files)
     made = orchestrator("init", "--agent-cli", "shell", "--image", image, cwd=project)

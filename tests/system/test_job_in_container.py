@@ -87,8 +87,7 @@ def result(stdout: str) -> dict[str, Any]:
 KEYS = parallel("--keys", "broker", "--env", "OPENAI_API_KEY", "echo $OPENAI_API_KEY")
 
 
-@pytest.mark.usefixtures("broker_image")
-def test_files_and_memory_are_mounted_from_the_paths_of_the_host(repo: Path, job: Job) -> None:
+def test_files_are_mounted_from_the_paths_of_the_host(repo: Path, job: Job) -> None:
     code, stdout, stderr = job.run(*parallel("echo made > made.txt"), at=repo, memory=False)
     assert code == 0, stderr
     assert git(repo, "show", f"{result(stdout)['branch']}:made.txt") == "made"
@@ -102,6 +101,13 @@ def test_files_and_memory_are_mounted_from_the_paths_of_the_host(repo: Path, job
     code, stdout, stderr = job.run(*mounted, at=Path("/builds/shop"), memory=False)
     assert code == 3, stderr
     assert json.loads(stdout)["error"]["key"] == "engine.other-files"
+    assert git(repo, "for-each-ref") == before
+
+
+@pytest.mark.extra
+@pytest.mark.usefixtures("broker_image")
+def test_secrets_need_the_memory_of_the_host(repo: Path, job: Job) -> None:
+    before = git(repo, "for-each-ref")
     secret = parallel(
         "--secret", "TOKEN", "cmp /run/secrets/TOKEN - < /dev/null; wc -c /run/secrets/*"
     )

@@ -28,6 +28,7 @@ KEPT = {2: ["heads/side"], 4: ["tags/v1"], 5: ["stash/0", "stash/1"]}
 
 
 @pytest.mark.parametrize("mode", PLACES)
+@pytest.mark.extra
 def test_every_state_of_git_is_kept(tmp_path: Path, mode: str) -> None:
     repo = make_repository(tmp_path / PLACES[mode] / "repo")
     (repo / ".gitignore").write_text("*.log\n")

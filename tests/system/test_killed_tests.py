@@ -40,6 +40,7 @@ def created(monkeypatch: pytest.MonkeyPatch) -> dict[str, Mapping[str, str]]:
     return found
 
 
+@pytest.mark.variants("mounts")
 @pytest.mark.parametrize("transfer", ["mounts", "streams"])
 def test_everything_that_is_created_can_be_found_by_a_cleanup(
     repo: Path, created: dict[str, Mapping[str, str]], monkeypatch: pytest.MonkeyPatch,

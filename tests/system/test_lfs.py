@@ -35,6 +35,7 @@ def test_worktree_has_the_content_and_is_clean(repo: Path) -> None:
 
 
 @pytest.mark.variants("bind")
+@pytest.mark.extra
 def test_touched_file_stays_a_pointer(repo: Path) -> None:
     task = "cp a.bin x; rm a.bin; mv x a.bin; touch other.bin; git commit -qam mine; echo w > w"
     result = run_one(repo, task)
@@ -53,6 +54,7 @@ def test_changed_and_new_files_become_pointers(repo: Path) -> None:
 
 
 @pytest.mark.variants("bind")
+@pytest.mark.extra
 def test_lfs_file_may_exceed_the_size_limit_of_git(repo: Path) -> None:
     task = "truncate -s 120m large.bin; truncate -s 120m large.dat"
     result = run_one(repo, task)
@@ -62,6 +64,7 @@ def test_lfs_file_may_exceed_the_size_limit_of_git(repo: Path) -> None:
     assert stored(repo, b"\0" * (120 << 20)).stat().st_size == 120 << 20
 
 
+@pytest.mark.extra
 def test_unchanged_content_is_not_backed_up(repo: Path) -> None:
     run_one(repo, "true")
     done = orchestrator("parallel-cleanup", cwd=repo)
@@ -69,6 +72,7 @@ def test_unchanged_content_is_not_backed_up(repo: Path) -> None:
     assert git(repo, "for-each-ref", "refs/orchestrator") == ""
 
 
+@pytest.mark.extra
 def test_missing_content_causes_a_notice(repo: Path) -> None:
     stored(repo, CONTENT).unlink()
     command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none")

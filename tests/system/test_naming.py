@@ -19,6 +19,7 @@ tasks:
 """
 
 
+@pytest.mark.extra
 def test_killed_run_with_worktrees_outside_is_resumed_and_cleaned_up(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")
     (tmp_path / "flow.yaml").write_text(FLOW)

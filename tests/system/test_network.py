@@ -85,6 +85,7 @@ def test_worker_does_not_reach_the_machine(repo: Path, host_port: int) -> None:
     assert [line for line in lines if not line.endswith("closed")] == []
 
 
+@pytest.mark.extra
 def test_only_allowed_destinations_are_reached(repo: Path, host_port: int) -> None:
     task = (
         TRY + f"python3 /tmp/try.py host.docker.internal:{host_port} {bridge_gateway()}:{host_port}"
@@ -147,6 +148,7 @@ def test_workers_do_not_reach_each_other(repo: Path, client: docker.APIClient) -
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_rules_cannot_be_changed_from_inside(repo: Path) -> None:
     done = orchestrator(*SHELL, "nft flush ruleset; nft list ruleset; echo $?", "--workers", "1",
                         cwd=repo)  # fmt: skip

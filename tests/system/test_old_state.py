@@ -17,6 +17,7 @@ def shop(tmp_path: Path) -> Path:
     return restore_old_state("2887ec5", tmp_path / "shop")
 
 
+@pytest.mark.extra
 def test_recorded_killed_run_is_resumed_retried_cleaned_up_and_restored(shop: Path) -> None:
     before = git(shop, "rev-parse", "architect/parallel-7")
     resumed = orchestrator("resume", "--json", cwd=shop)

@@ -94,11 +94,9 @@ def test_few_ordinary_files_are_harvested_without_a_container(
     engine.close()
 
 
-def test_other_files_are_harvested_in_a_container(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_files_are_harvested_in_a_container(tmp_path: Path) -> None:
     engine = Recording()
-    repo, result = run(tmp_path / "plain", engine, *OTHERS)
+    repo, _ = run(tmp_path / "plain", engine, *OTHERS)
     plain = [n for n in range(1, len(OTHERS) + 1) if "harvest" not in engine.roles[str(n)]]
     assert [OTHERS[number - 1] for number in plain] == []
     (runs,) = (repo / ".git" / "orchestrator" / "runs").glob("*/")
@@ -108,6 +106,15 @@ def test_other_files_are_harvested_in_a_container(
     assert {task: names for task, names in left.items() if names} == expected_left
     assert "HEAD" in left[OTHERS[10]]
     assert "x.txt" not in left[OTHERS[10]]
+    engine.close()
+
+
+@pytest.mark.extra
+def test_attempt_without_a_container_changes_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Recording()
+    repo, result = run(tmp_path / "plain", engine, *OTHERS)
     monkeypatch.setattr(harvest, "pack_plainly", lambda _: False)
     other, expected = run(tmp_path / "container", engine, *OTHERS)
     subjects = [git(repo, "log", "-1", "--format=%T", worker.branch) for worker in result.results]
@@ -117,6 +124,7 @@ def test_other_files_are_harvested_in_a_container(
     engine.close()
 
 
+@pytest.mark.extra
 def test_container_replaces_the_pack_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +145,7 @@ def test_container_replaces_the_pack_of_the_host(
     engine.close()
 
 
+@pytest.mark.extra
 def test_later_turns_are_harvested_without_a_container_too(tmp_path: Path) -> None:
     """Each turn says how its files are committed, and what its commit shows."""
     engine = Recording()

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.docker
 SHELL = ("parallel", "--agent-cli", "shell")
 
 
+@pytest.mark.extra
 def test_four_web_servers_on_port_3000(repo: Path) -> None:
     serve = (
         'echo "$ORCHESTRATOR_WORKER_ID" > id; echo "$PORT_URL"; '
@@ -62,6 +63,7 @@ def fetch(url: str) -> str:
             time.sleep(0.1)
 
 
+@pytest.mark.extra
 def test_result_lists_the_ports(repo: Path) -> None:
     done = orchestrator(
         *SHELL, "true", "--workers", "2", "--ports", "3000,3010", "--json", cwd=repo

@@ -72,6 +72,7 @@ def test_agent_starts_after_setup(repo: Path, tmp_path: Path) -> None:
     assert git(repo, "status", "--porcelain") == before
 
 
+@pytest.mark.extra
 def test_failed_setup_is_reported_with_its_log(repo: Path) -> None:
     done = orchestrator(
         "parallel", "--agent-cli", "shell", "--network", "none", "--workers", "1", "--json",

@@ -140,6 +140,7 @@ def test_agent_runs_in_the_image_of_a_devcontainer(
     assert statuses(docker_engine)[tag].stale is True
 
 
+@pytest.mark.extra
 def test_image_without_git_is_reported(docker_engine: DockerEngine, shop: Path) -> None:
     project = at(shop, f"FROM {BASE_IMAGE}\nRUN rm /usr/bin/git\n")
     with pytest.raises(ImageBuildError) as caught:
@@ -148,6 +149,7 @@ def test_image_without_git_is_reported(docker_engine: DockerEngine, shop: Path) 
     assert caught.value.hint == "agents need git: install it in the image's Dockerfile"
 
 
+@pytest.mark.extra
 def test_image_without_python_is_reported_for_python_agents(
     docker_engine: DockerEngine, shop: Path
 ) -> None:
@@ -181,6 +183,7 @@ def test_failed_stage_and_unreadable_file_are_one_line_errors(
         builder(docker_engine, []).build_project(project)
 
 
+@pytest.mark.extra
 def test_command_line_builds_an_image_for_shell_tasks(shop: Path) -> None:
     done = CliRunner().invoke(app, ["image", "build", "--agent", "shell", "--from", str(shop)])
     assert (done.exit_code, done.stderr.count("Successfully built")) == (0, 1)

@@ -340,7 +340,8 @@ def scripts(name: str) -> tuple[str, list[str]]:
     [
         "examples/ci/Jenkinsfile",
         "examples/ci/buildkite.yml",
-        "examples/ci/gitlab-component.yml",
+        # It creates a virtual environment with pip in it.
+        pytest.param("examples/ci/gitlab-component.yml", marks=pytest.mark.extra),
         "examples/ci-runner/run.sh",
         "examples/untrusted-tasks/run.sh",
     ],

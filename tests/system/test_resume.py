@@ -81,6 +81,7 @@ def test_a_killed_run_is_resumed_and_no_task_runs_twice(
     assert orchestrator("wait", "--json", cwd=repo).results == results
 
 
+@pytest.mark.extra
 def test_resumed_worker_keeps_its_deadline(repo: Path) -> None:
     killed_while_running(
         repo, TASK.format(wait="sleep 60"), "--workers", "1", "--timeout-per-worker", "6",
@@ -93,6 +94,7 @@ def test_resumed_worker_keeps_its_deadline(repo: Path) -> None:
     assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun"
 
 
+@pytest.mark.extra
 def test_resumed_run_still_has_its_secrets(repo: Path, client: docker.APIClient) -> None:
     env = {"THE_TOKEN": "correct-horse-battery"}
     read = 'cat "$ORCHESTRATOR_SECRETS/THE_TOKEN" | sha256sum; echo "$PLAIN"'
@@ -130,6 +132,7 @@ def test_detached_run_outlives_its_command(repo: Path, client: docker.APIClient)
     assert ours(repo) == []
 
 
+@pytest.mark.extra
 def test_stop_ends_the_workers_of_another_process(repo: Path) -> None:
     tasks = [f"--task={TASK.format(wait=wait)}" for wait in ("sleep 100", "sleep 101")]
     begun = orchestrator(
@@ -148,6 +151,7 @@ def test_stop_ends_the_workers_of_another_process(repo: Path) -> None:
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.variants("True")
+@pytest.mark.extra
 def test_deleted_worktree_is_created_again(
     repo: Path, client: docker.APIClient, killed: bool
 ) -> None:
@@ -170,6 +174,7 @@ def test_deleted_worktree_is_created_again(
     assert git(repo, "worktree", "prune", "--dry-run", "-v") == ""
 
 
+@pytest.mark.extra
 def test_run_is_resumed_by_one_process_only(repo: Path, client: docker.APIClient) -> None:
     killed_while_running(repo, UNTIL_GO, "--workers", "1")
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

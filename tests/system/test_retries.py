@@ -40,6 +40,7 @@ def test_each_attempt_starts_with_fresh_files(repo: Path, docker_engine: DockerE
     assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
 
 
+@pytest.mark.extra
 def test_attempt_continues_from_the_last_commits(repo: Path, docker_engine: DockerEngine) -> None:
     work = "git log --format=%s > log; echo x >> it; git add it; git commit -qm try"
     task = f"{work}; [ $(wc -l < it) = 3 ]"

@@ -98,6 +98,7 @@ def test_no_encoding_of_a_secret_is_recorded_or_printed(repo: Path) -> None:
     assert of_run(repo) == []
 
 
+@pytest.mark.extra
 def test_secrets_in_tasks_and_variables_are_redacted(repo: Path) -> None:
     task = f"echo {VALUE} > a.txt; env"
     done = orchestrator(*SHELL, "--env", f"API_KEY={VALUE}", task, cwd=repo)
@@ -155,6 +156,7 @@ def test_secret_file_belongs_to_the_worker_and_the_engine_has_no_value(
     assert of_run(repo) == []
 
 
+@pytest.mark.extra
 def test_two_workers_have_their_own_directories(repo: Path, client: docker.APIClient) -> None:
     process = start(
         *SHELL, "--workers", "2", "--secret", "DEPLOY_TOKEN", WAIT,
@@ -176,6 +178,7 @@ def test_two_workers_have_their_own_directories(repo: Path, client: docker.APICl
     assert of_run(repo) == []
 
 
+@pytest.mark.extra
 def test_cleanup_removes_secrets_of_a_killed_run(repo: Path, client: docker.APIClient) -> None:
     process = start(
         *SHELL, "--secret", "DEPLOY_TOKEN", WAIT, cwd=repo, env=TOKEN,
@@ -193,6 +196,7 @@ def test_cleanup_removes_secrets_of_a_killed_run(repo: Path, client: docker.APIC
     assert of_run(repo) == []
 
 
+@pytest.mark.extra
 def test_secret_in_a_commit_is_reported(repo: Path) -> None:
     keep = "cp /run/secrets/DEPLOY_TOKEN kept.txt; head -c 3000000 /dev/zero > big"
     task = f"{keep}; git add -A; git commit -qm x; git rm -q kept.txt; git commit -qm y"
@@ -206,6 +210,7 @@ def test_secret_in_a_commit_is_reported(repo: Path) -> None:
     assert clean.results[2]["message"] is None
 
 
+@pytest.mark.variants("run-*")
 @pytest.mark.parametrize(
     ("secret", "env", "key"),
     [
@@ -215,7 +220,7 @@ def test_secret_in_a_commit_is_reported(repo: Path) -> None:
         (f"DEPLOY_TOKEN={VALUE}", {}, "configuration.invalid"),
     ],
 )
-@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["run", "plan"])
 def test_missing_secret_is_one_error(
     repo: Path, secret: str, env: dict[str, str], key: str, more: tuple[str, ...]
 ) -> None:

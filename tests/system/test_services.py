@@ -114,6 +114,8 @@ def test_two_workers_with_databases_and_web_servers(repo: Path, client: docker.A
         assert len(set(urls.values())) == 2
         assert {number: fetch(url) for number, url in urls.items()} == {n: n for n in urls}
         assert reached(client, repo) == {}
+        for service in containers(client, repo, **{ROLE: "service"}):
+            check_permissions(client, service["Id"])
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)
@@ -180,6 +182,7 @@ cat .env
 """
 
 
+@pytest.mark.variants("mounts")
 @pytest.mark.usefixtures("transfer")
 def test_without_a_network_only_services_are_reached(repo: Path, client: docker.APIClient) -> None:
     done = orchestrator(
@@ -196,7 +199,26 @@ def test_without_a_network_only_services_are_reached(repo: Path, client: docker.
     assert ours(client, repo) == []
 
 
-def test_permissions_of_a_service(repo: Path, client: docker.APIClient) -> None:
+def check_permissions(client: docker.APIClient, service: str) -> None:
+    """Check that the container of a service has no more than it needs."""
+    host = client.inspect_container(service)["HostConfig"]
+    assert host["CapDrop"] == ["ALL"]
+    assert sorted(host["CapAdd"]) == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
+    privileges, profile = host["SecurityOpt"]
+    assert privileges == "no-new-privileges"
+    assert profile.startswith('seccomp={"defaultAction":"SCMP_ACT_ERRNO"')
+    assert host["ReadonlyRootfs"]
+    assert (host["Memory"], host["MemorySwap"]) == (1024**3, 1024**3)
+    assert (host["NanoCpus"], host["PidsLimit"]) == (10**9, 256)
+    assert not host["Binds"]
+    assert not host.get("Mounts")
+    assert set(host["Tmpfs"]) == {"/tmp", "/run", "/var/lib/postgresql/data"}
+    status = inside(client, service, "sh", "-c", "grep CapEff /proc/1/status; id -u")
+    assert status.split() == ["CapEff:", "00000000000000cb", "0"]
+
+
+@pytest.mark.extra
+def test_permissions_of_a_service_without_a_network(repo: Path, client: docker.APIClient) -> None:
     process = start(
         *PARALLEL, "sleep 300", "--workers", "1", "--network", "none", "--grace", "0", cwd=repo,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -204,20 +226,7 @@ def test_permissions_of_a_service(repo: Path, client: docker.APIClient) -> None:
     try:
         wait_for(client, repo, "worker")
         (service,) = containers(client, repo, **{ROLE: "service"})
-        host = client.inspect_container(service["Id"])["HostConfig"]
-        assert host["CapDrop"] == ["ALL"]
-        assert sorted(host["CapAdd"]) == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
-        privileges, profile = host["SecurityOpt"]
-        assert privileges == "no-new-privileges"
-        assert profile.startswith('seccomp={"defaultAction":"SCMP_ACT_ERRNO"')
-        assert host["ReadonlyRootfs"]
-        assert (host["Memory"], host["MemorySwap"]) == (1024**3, 1024**3)
-        assert (host["NanoCpus"], host["PidsLimit"]) == (10**9, 256)
-        assert not host["Binds"]
-        assert not host.get("Mounts")
-        assert set(host["Tmpfs"]) == {"/tmp", "/run", "/var/lib/postgresql/data"}
-        status = inside(client, service["Id"], "sh", "-c", "grep CapEff /proc/1/status; id -u")
-        assert status.split() == ["CapEff:", "00000000000000cb", "0"]
+        check_permissions(client, service["Id"])
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=120)
@@ -253,6 +262,7 @@ def test_dotenv_file_has_the_variables_of_services(
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_timeout_removes_the_services(repo: Path, client: docker.APIClient) -> None:
     done = orchestrator(
         *PARALLEL, "sleep 300", "--workers", "1", "--network", "none", "--timeout-per-worker", "2",
@@ -325,6 +335,7 @@ def test_services_without_a_worker_are_restarted(repo: Path, client: docker.APIC
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_cleanup_removes_the_services_of_a_dead_run(repo: Path, client: docker.APIClient) -> None:
     killed_when(repo, client, "worker", "--network", "open")
     roles = sorted(one["Labels"][ROLE] for one in containers(client, repo))

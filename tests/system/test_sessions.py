@@ -38,6 +38,7 @@ def second(repo: Path, engine: DockerEngine, script: str) -> WorkerResult:
     return runner.execute().results[0]
 
 
+@pytest.mark.variants("mounts")
 @pytest.mark.parametrize("transfer", ["mounts", "streams"])
 def test_regular_files_of_the_session_alone_come_back(
     repo: Path, docker_engine: DockerEngine, transfer: str
@@ -57,9 +58,12 @@ def test_regular_files_of_the_session_alone_come_back(
     assert show(repo, "architect/parallel-1:talk") == "the task\ngo on"
 
 
+@pytest.mark.variants("large-streams", "hidden-mounts")
 @pytest.mark.parametrize("transfer", ["mounts", "streams"])
 @pytest.mark.parametrize(
-    "planted", ["truncate -s 1G $SESSION/s1.db", "mkdir $SESSION/d; chmod 000 $SESSION/d"]
+    "planted",
+    ["truncate -s 1G $SESSION/s1.db", "mkdir $SESSION/d; chmod 000 $SESSION/d"],
+    ids=["large", "hidden"],
 )
 def test_session_that_is_too_large_or_hidden_harms_nothing_but_itself(
     repo: Path, docker_engine: DockerEngine, transfer: str, planted: str
@@ -77,6 +81,7 @@ def test_session_that_is_too_large_or_hidden_harms_nothing_but_itself(
     assert result.files_modified == ["one", "two"]
 
 
+@pytest.mark.variants("disk")
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
@@ -84,6 +89,7 @@ def test_session_that_is_too_large_or_hidden_harms_nothing_but_itself(
         ("python3 -c 'for n in range(10**6): open(f\"/session/{n}\", \"x\").close()'",
          Reason.INODES),
     ],
+    ids=["disk", "inodes"],
 )  # fmt: skip
 def test_session_counts_toward_the_limits_of_the_worker(
     repo: Path, docker_engine: DockerEngine, written: str, reason: Reason

@@ -39,7 +39,7 @@ def checkouts(repo: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("worktrees", ["end", "none"])
-@pytest.mark.variants("overlay-end", "bind-none")
+@pytest.mark.variants("overlay-end")
 def test_workers_share_a_checkout_and_none_changes_it(repo: Path, worktrees: str) -> None:
     before = fingerprint(repo)
     options = ("--worktrees", worktrees, "--workers", "2", "--network", "none", "--json")
@@ -87,6 +87,7 @@ def test_what_is_added_to_a_worker_is_not_added_to_the_checkout(repo: Path) -> N
     assert is_intact(checkout)
 
 
+@pytest.mark.extra
 def test_directories_of_a_confined_worker_are_not_made_in_the_checkout(repo: Path) -> None:
     task = "echo x > docs/x; ! touch src/y 2> /dev/null"
     result = run_one(
@@ -99,6 +100,7 @@ def test_directories_of_a_confined_worker_are_not_made_in_the_checkout(repo: Pat
 
 @pytest.mark.parametrize("retry_from", ["base", "keep"])
 @pytest.mark.variants("overlay-keep", "bind-base")
+@pytest.mark.extra
 def test_a_retry_starts_from_the_base_or_from_what_was_committed(
     repo: Path, retry_from: str
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_retry_starts_from_the_base_or_from_what_was_committed(
 
 
 @pytest.mark.variants("bind")
+@pytest.mark.extra
 def test_worktree_that_appears_after_a_teardown_has_the_work(repo: Path) -> None:
     taken = repo / ".architect-parallel-1"
     task = "echo w > w"
@@ -124,6 +127,7 @@ def test_worktree_that_appears_after_a_teardown_has_the_work(repo: Path) -> None
 
 
 @pytest.mark.variants("bind")
+@pytest.mark.extra
 def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(
     client: docker.APIClient, repo: Path
 ) -> None:
@@ -148,6 +152,7 @@ def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(
 
 @pytest.mark.parametrize("worktrees", ["end", "none"])
 @pytest.mark.variants("bind-end")
+@pytest.mark.extra
 def test_commands_show_the_files_of_a_running_worker(
     client: docker.APIClient, repo: Path, worktrees: str
 ) -> None:

@@ -144,6 +144,7 @@ def test_cleanup_collects_the_work_of_a_killed_run(repo: Path) -> None:
     orchestrator("parallel-cleanup", "--purge", cwd=repo)
 
 
+@pytest.mark.extra
 def test_a_killed_run_is_resumed_and_the_task_runs_once(repo: Path) -> None:
     process = start(
         *RUN, WAIT.format(8), "--workers", "1", cwd=repo,
@@ -190,6 +191,7 @@ def test_work_is_collected_although_its_porter_has_ended(
     assert ours(repo) == []
 
 
+@pytest.mark.extra
 def test_the_deadline_is_kept_while_the_client_is_stopped(
     repo: Path, client: docker.APIClient
 ) -> None:
@@ -215,6 +217,7 @@ def test_the_deadline_is_kept_while_the_client_is_stopped(
     assert ours(repo) == []
 
 
+@pytest.mark.extra
 def test_open_network_is_filtered(repo: Path) -> None:
     """The host is closed to the worker, also at its gateway's address."""
     ask = "ip route | awk '/default/ {print $3}'"

@@ -188,6 +188,7 @@ def check_owner(here: World, owner: str, run: str, state: str, *, is_root: bool)
     assert said.code == 0, said
 
 
+@pytest.mark.extra
 def test_a_busy_repository_is_busy_with_the_run_of_another_user() -> None:
     words = f"parallel true {SHELL} --when-busy leave".replace(" --quiet", "")
     with world("shared") as here:

@@ -55,6 +55,7 @@ class Terminal:
 
 @pytest.mark.variants("mounts")
 @pytest.mark.usefixtures("transfer")
+@pytest.mark.extra
 def test_watch_shows_the_workers_and_ends_with_the_run(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")
     command = ("parallel", "--agent-cli", "shell", "--network", "none", "--task", BUSY, "--task",

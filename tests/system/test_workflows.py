@@ -191,6 +191,7 @@ def test_three_tasks_run_together_after_a_design(
     assert files(repo, found["deploy"]["branch"]) == {f"{name}.txt" for name in found}
 
 
+@pytest.mark.extra
 def test_release_of_twelve_tasks(repo: Path, scripted: str) -> None:
     found = results(run(repo, scripted, "feature-release.ax.yaml", "--workers", "5"))
     core = ["user-management", "post-system", "comment-system"]
@@ -213,6 +214,7 @@ def test_release_of_twelve_tasks(repo: Path, scripted: str) -> None:
     assert files(repo, found["production-deploy"]["branch"]) == {f"{name}.txt" for name in found}
 
 
+@pytest.mark.extra
 def test_stages_run_one_after_another(repo: Path, client: docker.APIClient, scripted: str) -> None:
     names = [one["name"] for one in run(repo, scripted, "staged.yaml", "--dry-run").json["workers"]]
     found = run_together(repo, client, scripted, "staged.yaml", tuple(names[:2]))
@@ -248,6 +250,7 @@ def test_list_of_tasks_with_the_limit_of_the_configuration(
     assert busiest == 4
 
 
+@pytest.mark.variants("mounts")
 def test_tasks_share_files_and_write_only_their_own(repo: Path, transfer: str) -> None:
     file = repo.parent / "sharing.yaml"
     file.write_text(SHARING)

@@ -64,6 +64,7 @@ def test_submodules_are_checked_out(repo: Path) -> None:
     assert fingerprint(repo) == before
 
 
+@pytest.mark.extra
 def test_changes_in_a_submodule_are_saved_as_a_patch(repo: Path) -> None:
     link = git(repo, "rev-parse", "HEAD:vendor/lib")
     task = (
@@ -83,6 +84,7 @@ def test_changes_in_a_submodule_are_saved_as_a_patch(repo: Path) -> None:
     assert (repo / "vendor" / "lib" / "deep" / "new").read_text() == "new\n"
 
 
+@pytest.mark.extra
 def test_moved_submodule_is_reset_on_the_branch(repo: Path) -> None:
     link = git(repo, "rev-parse", "HEAD:vendor/lib")
     task = (
@@ -97,6 +99,7 @@ def test_moved_submodule_is_reset_on_the_branch(repo: Path) -> None:
 
 
 @pytest.mark.variants("bind")
+@pytest.mark.extra
 def test_removed_submodule_is_committed(repo: Path) -> None:
     result = run_one(repo, "rm -r vendor; git add -A; git commit -qm gone")
     assert result["files_modified"] == ["vendor/lib"]
@@ -117,6 +120,7 @@ def test_hostile_git_directory_of_a_submodule_runs_nothing(repo: Path) -> None:
     assert result["files_modified"] == ["w"]
 
 
+@pytest.mark.extra
 def test_retry_has_copies_and_submodules(repo: Path) -> None:
     task = "cat vendor/lib/a.txt deps/link; echo w >> w; test $(wc -l < w) = 2"
     result = run_one(

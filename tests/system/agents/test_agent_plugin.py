@@ -104,6 +104,7 @@ def test_failure_of_a_plugins_program_is_a_result(run: Run) -> None:
     ],
 )
 @pytest.mark.usefixtures("acme_image")
+@pytest.mark.extra
 def test_settings_that_a_plugin_refuses_are_errors(
     run: Run, command: str, code: int, said: str
 ) -> None:
@@ -113,6 +114,7 @@ def test_settings_that_a_plugin_refuses_are_errors(
     assert done.stderr.startswith(said)
 
 
+@pytest.mark.extra
 def test_broken_plugin_is_reported_in_one_line(run: Run, site: Path) -> None:
     (site / "orchestrator_acme.py").write_text("import nosuch\n")
 

@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(600, func
 SCENARIO = scenario(lambda command: ToolCall(name="exec_command", arguments={"cmd": command}))
 
 
+@pytest.mark.agents
 class TestCodex(AgentSuite):
     name, model, tells_cost = "codex", "gpt-5-codex", False
 

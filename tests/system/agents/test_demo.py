@@ -62,6 +62,7 @@ def _clean_up(where: Path) -> None:
         shutil.rmtree(repository)
 
 
+@pytest.mark.extra
 def test_prints_command_table_and_next_steps(demo: Demo) -> None:
     assert "$ orchestrator parallel " in demo.output
     assert demo.output.count("success") >= 2
@@ -71,6 +72,7 @@ def test_prints_command_table_and_next_steps(demo: Demo) -> None:
     assert "parallel-cleanup" in demo.output
 
 
+@pytest.mark.extra
 def test_prints_the_output_that_the_readme_shows(demo: Demo) -> None:
     session = [step for block in blocks("README.md") for step in steps(block)]
     (shown,) = (step.expected for step in session if step.command == "make demo")
@@ -78,6 +80,7 @@ def test_prints_the_output_that_the_readme_shows(demo: Demo) -> None:
     assert matches(shown, demo.output)
 
 
+@pytest.mark.extra
 def test_prints_the_tables_of_the_recording(demo: Demo) -> None:
     """`docs/demo/record.py` makes a new recording."""
     recorded = _recorded_lines()
@@ -99,24 +102,28 @@ def _recorded_lines() -> list[str]:
     return normal("\n".join(text.replace("\xa0", " ") for text in texts)).splitlines()
 
 
+@pytest.mark.extra
 def test_keeps_a_commit_of_the_agent(demo: Demo) -> None:
     subjects = run_git(demo.repository, "log", "--format=%s", "main..architect/parallel-1")
 
     assert subjects == "Count orders in one query\n"
 
 
+@pytest.mark.extra
 def test_commits_changes_that_the_agent_left_uncommitted(demo: Demo) -> None:
     changed = run_git(demo.repository, "diff", "--name-only", "main...architect/parallel-2")
 
     assert changed.split() == ["src/billing.py", "src/schema.sql"]
 
 
+@pytest.mark.extra
 def test_commits_files_written_before_the_timeout(demo: Demo) -> None:
     queries = run_git(demo.repository, "show", "architect/parallel-3:docs/queries.md")
 
     assert queries.startswith("# Queries\n")
 
 
+@pytest.mark.extra
 def test_does_not_change_the_checkout(demo: Demo) -> None:
     assert run_git(demo.repository, "status", "--porcelain") == ""
     assert run_git(demo.repository, "rev-list", "--count", "main") == "1\n"

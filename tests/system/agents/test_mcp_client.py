@@ -166,6 +166,7 @@ def _claude(plugin: Path, url: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.docker
 @pytest.mark.e2e
+@pytest.mark.agents
 def test_plugin_is_valid_and_can_be_installed_from_a_checkout(tmp_path: Path) -> None:
     for part in PLUGIN[1:]:
         shutil.copytree(ROOT / part, tmp_path / part)

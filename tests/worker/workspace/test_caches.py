@@ -195,7 +195,12 @@ def test_cache_belongs_to_the_user_of_the_worker(tmp_path: Path, mode: Mode) -> 
     caches = Caches(("npm",), generation=made.parent)
     for user, copies in ((worker_user(7), True), (shared_user(), mode == "bind")):
         (mount,) = ready_caches(caches, tmp_path / f"worker-{user[0]}", user, mode)
-        lower = mount.source if isinstance(mount, BindMount) else mount.lower
+        written, lower = (
+            (mount.source, mount.source)
+            if isinstance(mount, BindMount)
+            else (mount.upper, mount.lower)
+        )
+        assert made not in (written, *written.parents), "the cache of all workers"
         assert {path.stat().st_uid for path in (lower, *lower.rglob("*"))} == {user[0]}
         assert (lower / "deep" / "a").read_text() == "package"
         assert (lower != made) is copies
