@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     )
     from orchestrator.runs.runner import ParallelRunner
     from orchestrator.sandbox.batch import run_all
+    from orchestrator.sandbox.live.aio import AsyncSandbox, run_all_async
     from orchestrator.sandbox.live.box import Sandbox
+    from orchestrator.sandbox.live.pool import SandboxPool
     from orchestrator.sandbox.models import (
         EndReason,
         Finished,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AsyncSandbox",
     "Conflicts",
     "EndReason",
     "Finished",
@@ -60,6 +63,7 @@ __all__ = [
     "Sandbox",
     "SandboxInfo",
     "SandboxLimits",
+    "SandboxPool",
     "Status",
     "Submission",
     "Template",
@@ -81,6 +85,7 @@ __all__ = [
     "resume",
     "retry",
     "run_all",
+    "run_all_async",
     "undo",
 ]
 
@@ -103,7 +108,9 @@ _HOMES = {
     ),
     "runs.runner": ("ParallelRunner",),
     "sandbox.batch": ("run_all",),
+    "sandbox.live.aio": ("AsyncSandbox", "run_all_async"),
     "sandbox.live.box": ("Sandbox",),
+    "sandbox.live.pool": ("SandboxPool",),
     "sandbox.models": (
         *("EndReason", "Finished", "SandboxInfo", "SandboxLimits", "Submission", "Template"),
     ),

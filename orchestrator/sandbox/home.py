@@ -24,6 +24,7 @@ from orchestrator.base.machine import boot_id, process_mark, uptime
 from orchestrator.engine.interface.labels import MANAGED, ROLE, SANDBOX
 from orchestrator.sandbox.deadlines import reaper
 
+_READY = "ready"
 _OWN_USERS = 30_000
 """First user id of sandboxes that root creates: no user of an ordinary system, and one below
 65,536, so that it exists in a user namespace.
@@ -121,10 +122,19 @@ class Home:
         lease = self._lease()
         return float(lease["ends"]) - uptime() if lease["boot"] == boot_id() else -1.0
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether the sandbox's container has started."""
+        return (self.path / _READY).exists()
+
+    def note_ready(self) -> None:
+        """Note that the sandbox's container has started."""
+        (self.path / _READY).touch()
+
     def extend(self, seconds: float) -> None:
-        """Set the time until the sandbox ends, from now on."""
+        """Set the time until the sandbox ends, from now on; it then has no owner."""
         lease = self._lease()
-        self._note(lease["engine"], lease["address"], seconds, lease["owner"], lease["about"])
+        self._note(lease["engine"], lease["address"], seconds, "", lease["about"])
 
     def remove(self) -> None:
         """Remove the directory; its container must be gone."""

@@ -114,6 +114,7 @@ class Sandbox:
             ImageNotFoundError: The engine lacks the image.
             EngineUnavailableError: The engine cannot be reached.
             EngineError: The container could not be created; nothing is left behind.
+            ValidationError: A field of the template is wrong.
         """
         if template is None:
             template = Template.model_validate(options)
@@ -122,17 +123,30 @@ class Sandbox:
                 "a sandbox is made of a template or of its fields, not of both",
                 key="sandbox.template-and-fields",
             )
+        return cls.make(template, ttl=ttl, labels=labels or {}, engine=engine)
+
+    @classmethod
+    def make(
+        cls,
+        template: Template,
+        *,
+        ttl: float,
+        labels: Mapping[str, str],
+        engine: ContainerEngine | str,
+        owned: bool = False,
+    ) -> Self:
+        """Create a sandbox as `create` does; if it is `owned`, it ends with this process."""
         if not 1 <= ttl <= 10**9:
             raise ConfigError(
                 "the time to live of a sandbox is at least one second", key="sandbox.ttl"
             )
         owns = isinstance(engine, str)
         found = load_engine(engine) if isinstance(engine, str) else engine
-        about = _About(template=template, labels=labels or {}, created_at=datetime.now(UTC))
+        about = _About(template=template, labels=labels, created_at=datetime.now(UTC))
         try:
             found.check(images=(template.image,), runtime=template.runtime)
             home = Home.create(
-                engine=found.name, address="", seconds=ttl, owned=False,
+                engine=found.name, address="", seconds=ttl, owned=owned,
                 about=about.model_dump_json(),
             )  # fmt: skip
             try:
@@ -144,6 +158,7 @@ class Sandbox:
                 )
                 try:
                     container.start()
+                    home.note_ready()
                     return cls(home, about, found, container, owns=owns)
                 except BaseException:
                     container.remove()
@@ -188,6 +203,8 @@ class Sandbox:
         for home in known():
             # One may be just about to be created or removed, or exist for one submission.
             with suppress(OSError, ValueError, KeyError):
+                if not home.is_ready:
+                    continue
                 about = _About.model_validate_json(home.about)
                 if (labels or {}).items() <= about.labels.items() and home.left > 0:
                     found.append(
@@ -264,13 +281,7 @@ class Sandbox:
             command, stdin=stdin is not None, cwd=cwd, env=env, user=user, timeout=timeout,
             idle_timeout=idle_timeout, output_limit=output_limit,
         )  # fmt: skip
-        if stdin is not None:
-            # A command need not read its input.
-            with suppress(OrchestratorError):
-                process.write(stdin)
-            with suppress(OrchestratorError):
-                process.close_stdin()
-        return process.wait()
+        return process.finish(stdin)
 
     def start(
         self,
@@ -347,7 +358,7 @@ class Sandbox:
         return Process(inner, output_limit=limit, idle_timeout=idle_timeout, fate=fate)
 
     def extend(self, seconds: float) -> None:
-        """Let the sandbox live for so many seconds from now on.
+        """Let the sandbox live for so many seconds from now on, whatever becomes of this process.
 
         Raises:
             NotRunningError: The sandbox has ended.

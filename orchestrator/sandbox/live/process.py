@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from orchestrator.base.errors import EngineError
+from orchestrator.base.errors import EngineError, OrchestratorError
 from orchestrator.base.events import Stream
 from orchestrator.engine.interface.protocol import InnerProcess
 from orchestrator.sandbox.models import EndReason, Finished
@@ -73,6 +73,16 @@ class Process:
             timeout: Seconds to wait for output; None: until there is some, or the command ended.
         """
         return self._output.wait_for(stream, offset, timeout)
+
+    def finish(self, stdin: bytes | None = None) -> Finished:
+        """Send the whole input, end it, and return how the command ended."""
+        if stdin is not None:
+            # A command need not read its input.
+            with suppress(OrchestratorError):
+                self.write(stdin)
+            with suppress(OrchestratorError):
+                self.close_stdin()
+        return self.wait()
 
     def kill(self) -> None:
         """End the command and its group: SIGTERM, and SIGKILL after the grace period."""
