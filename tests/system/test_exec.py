@@ -78,7 +78,7 @@ class TestExec:
     def test_exec_of_missing_program_exits_126_or_127(self, repo: Path) -> None:
         assert orchestrator("exec", "1", "--", "no-such-thing", cwd=repo).returncode in (126, 127)
 
-    @pytest.mark.variants("HUP TERM INT")
+    @pytest.mark.variants("*-HUP TERM INT")
     @pytest.mark.parametrize("ignored", ["", "HUP", "HUP TERM INT"])
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
     def test_command_ends_with_exec(self, repo: Path, ignored: str, number: int) -> None:
