@@ -1,8 +1,5 @@
 """A command that runs inside a running container, as with `docker exec`."""
 
-import select
-import socket
-import ssl
 import struct
 import time
 from collections import deque
@@ -15,10 +12,11 @@ import docker.errors
 
 from orchestrator.base.errors import EngineError, NotRunningError
 from orchestrator.base.events import Stream
+from orchestrator.engine.docker.duplex import Duplex
 from orchestrator.engine.docker.errors import is_not_running, translated
 from orchestrator.engine.interface.protocol import LogChunk, TerminalSize
 
-_CHUNK = 256 * 1024
+_CHUNK = 64 * 1024
 _HEADER = struct.Struct(">BxxxL")
 _STREAMS: Mapping[int, Stream] = {1: "stdout", 2: "stderr"}
 _NOTICE = 5.0
@@ -72,25 +70,13 @@ class DockerProcess:
                     ) from error
                 raise
             connection: Any = client.exec_start(self._id, tty=self._terminal, socket=True)
-        # The socket itself, without docker-py's wrappers: it is writable.
-        self._socket = getattr(connection, "_sock", connection)
-        # The first bytes of output may already be in the buffer of the HTTP response.
-        self._response = connection._response
-        self._early = self._read_ahead()
         # protection: commands-of-ours-do-not-wait-forever
-        self._socket.settimeout(self._patience)
+        self._connection = Duplex(connection, self._patience)
         self._chunks: deque[LogChunk] = deque()
         self._begun = b""
         self._left, self._stream = 0, _STREAMS[1]
         if terminal is not None:
             self.resize(terminal)
-
-    def _read_ahead(self) -> bytes:
-        reader = self._response.raw._fp.fp
-        self._socket.settimeout(0)
-        with suppress(ssl.SSLWantReadError):
-            return bytes(reader.read1(len(reader.peek())))
-        return b""
 
     def output(self) -> Iterator[LogChunk]:
         """Yield the command's output until the command ends."""
@@ -100,15 +86,14 @@ class DockerProcess:
     def receive(self, timeout: float | None = None) -> LogChunk | None:
         """Return output; None at its end, TimeoutError if there is none for so many seconds."""
         while not self._chunks:
-            is_ready = self._early or getattr(self._socket, "pending", int)()
-            if timeout is not None and not is_ready and not _is_readable(self._socket, timeout):
-                raise TimeoutError("the command prints nothing")
             with translated("read the command's output"):
-                data = self._early or self._socket.recv(_CHUNK)
-                self._early = b""
-                if not data:
+                data = self._connection.receive(timeout)
+                if data == b"":
                     return None
-                self._split(data)
+                if data:
+                    self._split(data)
+            if data is None:
+                raise TimeoutError("the command prints nothing")
         return self._chunks.popleft()
 
     def _split(self, data: bytes) -> None:
@@ -122,7 +107,7 @@ class DockerProcess:
                 if len(data) - at < _HEADER.size:
                     break
                 number, self._left = _HEADER.unpack_from(data, at)
-                self._stream = _STREAMS[number]
+                self._stream = _STREAMS.get(number, "stderr")
                 at += _HEADER.size
             elif piece := data[at : at + self._left]:
                 at += len(piece)
@@ -133,12 +118,13 @@ class DockerProcess:
     def write(self, data: bytes) -> None:
         """Send input to the command."""
         with translated("write to the command"):
-            self._socket.sendall(data)
+            self._connection.send(data)
 
     def close_stdin(self) -> None:
         """End the command's input."""
-        with translated("end the command's input"), suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
+        # A command that has ended needs no end of its input.
+        with suppress(OSError):
+            self._connection.end()
 
     def resize(self, size: TerminalSize) -> None:
         """Change the size of the command's terminal, retrying while it is being set up."""
@@ -177,15 +163,7 @@ class DockerProcess:
 
     def close(self) -> None:
         """Close the command's input and output; a thread that reads or writes notices it."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._response.close()
-
-
-def _is_readable(sock: socket.socket, timeout: float) -> bool:
-    ready = select.poll()
-    ready.register(sock, select.POLLIN)
-    return bool(ready.poll(timeout * 1000))
+        self._connection.close()
 
 
 class _ShortCommand(DockerProcess):

@@ -41,7 +41,8 @@ _LONGEST = 86_400.0
 """Seconds that can be waited at once."""
 _LATE = 8 * 1024**2
 """Bytes of output after a command's end: more than an engine can have in its buffers."""
-_LARGEST_GREETING = 64 * 1024
+_EARLY = 16 * 1024**2
+"""Bytes that an engine may pass on before what a command's shell has printed first."""
 _SIGN = b"\x1e"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_SHELL = ("executable file", "no such file", "not found", "exec format error")
@@ -282,7 +283,7 @@ class InnerCommand:
             EngineError: The command could not be started.
         """
         said, size = b"", 0
-        while size < _LARGEST_GREETING and (chunk := self._process.receive(None)):
+        while size < _EARLY and (chunk := self._process.receive(None)):
             size += len(chunk.data)
             # The engine may pass on the command's output first.
             if chunk.stream == "stdout" and not self._is_terminal:
