@@ -7,7 +7,7 @@ import docker.errors
 from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 
 from orchestrator.base.errors import EngineError
-from orchestrator.engine.docker.dialect import Dialect
+from orchestrator.engine.docker.dialect import Dialect, process_limit
 from orchestrator.engine.docker.image_defaults import withheld
 from orchestrator.engine.interface.spec import BindMount, ContainerSpec, OverlayMount, TmpfsMount
 
@@ -89,20 +89,12 @@ def _host_config(client: docker.APIClient, spec: ContainerSpec, dialect: Dialect
         ulimits=[
             Ulimit(name="nofile", soft=spec.open_files, hard=spec.open_files),
             Ulimit(name="core", soft=0, hard=0),
-            *_process_limit(spec, dialect),
+            *process_limit(dialect.processes, spec.pids or 0),
         ],
         log_config=_log_config(spec.kept_output, dialect.log_driver),
         runtime=spec.runtime,
     )
     return config
-
-
-def _process_limit(spec: ContainerSpec, dialect: Dialect) -> list[Ulimit]:
-    if dialect.processes is None:
-        return []
-    # The kernel counts all processes of a user on the machine: this is no limit of one container.
-    most = max(dialect.processes, spec.pids or 0)
-    return [Ulimit(name="nproc", soft=most, hard=most)]
 
 
 def _log_config(kept: int, driver: str) -> LogConfig:

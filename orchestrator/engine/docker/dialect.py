@@ -1,4 +1,4 @@
-"""How engines that speak Docker's API differ: what each accepts, from tests without containers.
+"""How engines that speak Docker's API differ: what each accepts, as tests show.
 
 `docker-compatible` means the same calls with other options. What an engine does not accept is left
 out here; whether a limit is enforced all the same, `engine/limits_probe.py` tests in a container.
@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 import docker
 import docker.errors
+from docker.types import Ulimit
 
+from orchestrator.engine.docker.requirements import is_rootless
 from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.interface.labels import for_a_moment
@@ -21,7 +23,9 @@ from orchestrator.engine.interface.labels import for_a_moment
 _PODMAN = "Podman"
 _PROCESSES = 16384
 """Processes of one user that a container of Podman may have at least; see `Dialect.processes`."""
-_REFUSED = ("mount option", "seccomp profile")
+_FEWER = (None, _PROCESSES, 4096, 1024)
+"""What an engine without root may set, tried in this order: no more than its own hard limit."""
+_REFUSED = ("mount option", "seccomp profile", "rlimit")
 """Phrases in the answers of engines that do not know an option."""
 
 
@@ -44,8 +48,8 @@ class Dialect:
     unpacked at the volume, whose root gets the owner and mode of the archive's entry `.`.
     """
     processes: int | None = None
-    """Limit of processes for each user, which must be set: otherwise the engine sets one that needs
-    a capability (Podman). Every container has a smaller limit of its own.
+    """Limit of processes for each user, for engines that would set one that needs a capability
+    (Podman 4.3); None for the engine's own. Every container has a smaller limit of its own.
     """
 
 
@@ -100,35 +104,63 @@ def dialect_of(
     if not is_podman(version):
         return Dialect(seccomp=profile() if filters else None)
 
-    def accepts(**host_config: Any) -> bool:  # noqa: ANN401
-        return _accepts(client, host_config)
+    def accepts(*, starts: bool = False, **host_config: Any) -> bool:  # noqa: ANN401
+        return _accepts(client, host_config, starts=starts)
 
     # Podman takes a path where Docker takes the text. The path may not exist on its machine.
     choices = (profile(), str(files(profile.__module__).joinpath("profile.json")))
     profiles = (choice for choice in choices if accepts(security_opt=[f"seccomp={choice}"]))
     drivers = (info.get("Plugins") or {}).get("Log") or ()
+    processes: int | None = _PROCESSES
+    if is_rootless(info):
+        # On a small machine, or with few processes for each user, the kernel refuses the usual one.
+        limits = ((most, process_limit(most)) for most in _FEWER)
+        possible = (most for most, ulimits in limits if accepts(starts=True, ulimits=ulimits))
+        processes = next(possible, _PROCESSES)
     return Dialect(
         seccomp=next(profiles, None) if filters else None,
         log_driver="local" if "local" in drivers else "json-file",
         tmpfs_inodes=accepts(tmpfs={"/tmp": "nr_inodes=9"}),  # noqa: S108 - the container's own
         tmpfs_owner=accepts(tmpfs={"/tmp": "uid=9,gid=9"}),  # noqa: S108 - the container's own
         archives_enter_mounts=False,
-        processes=_PROCESSES,
+        processes=processes,
     )
 
 
-def _accepts(client: docker.APIClient, host_config: Mapping[str, Any]) -> bool:
-    """Return whether an engine creates a container with some options; it is never started."""
+def process_limit(most: int | None, needed: int = 0) -> list[Ulimit]:
+    """Return the limit of processes for each user of a container that needs some.
+
+    The kernel counts all processes of a user on the machine: this is no limit of one container.
+    """
+    return [] if most is None else [Ulimit(name="nproc", soft=(n := max(most, needed)), hard=n)]
+
+
+def _accepts(
+    client: docker.APIClient, host_config: Mapping[str, Any], *, starts: bool = False
+) -> bool:
+    """Return whether an engine creates a container with some options.
+
+    Args:
+        client: The Docker client.
+        host_config: The options.
+        starts: Whether to start the container as well, because the kernel decides; it ends at once.
+    """
     config = client.create_host_config(network_mode="none", **host_config)
     labels = for_a_moment()
+    made = None
     try:
         made = client.create_container(
             BASE_IMAGE, ["true"], entrypoint=[], labels=labels, host_config=config,
             use_config_proxy=False,
         )["Id"]  # fmt: skip
+        if starts:
+            client.start(made)
+            client.wait(made)
     except docker.errors.APIError as error:
         if any(phrase in str(error.explanation) for phrase in _REFUSED):
             return False
         raise
-    client.remove_container(made, force=True, v=True)
+    finally:
+        if made is not None:
+            client.remove_container(made, force=True, v=True)
     return True

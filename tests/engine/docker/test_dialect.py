@@ -22,6 +22,7 @@ from tests.support.recorded_engines import DOCKER, INFO, OLD_PODMAN, PODMAN
 UNKNOWN = 'container create: unknown mount option "%s": invalid mount option'
 NO_PROFILE = "container create: opening seccomp profile failed: open %s: no such file or directory"
 
+NO_LIMIT = "crun: setrlimit `RLIMIT_NPROC`: Operation not permitted: OCI permission denied"
 ENDING = "cannot remove container 8 as it could not be stopped: container state improper: stopped"
 
 
@@ -31,8 +32,12 @@ class Client:
     create_host_config = docker.APIClient.create_host_config
     _version = "1.41"
 
-    def __init__(self, *, sees_paths: bool = True, problem: str = "") -> None:
+    def __init__(
+        self, *, sees_paths: bool = True, problem: str = "", most: int = 1 << 20, own: int = 1 << 22
+    ) -> None:
         self.sees_paths, self.problem = sees_paths, problem
+        self.most, self.own = most, own
+        """Processes of one user that the kernel allows, and that a container gets by default."""
         self.left: list[str] = []
         self.ends = 0
         """How often a container is about to end when it is to be removed."""
@@ -48,8 +53,17 @@ class Client:
             file = option.removeprefix("seccomp=")
             if not (self.sees_paths and file.startswith("/")):
                 raise docker.errors.APIError("500", explanation=NO_PROFILE % file)
+        self.wanted = [limit["Hard"] for limit in host_config.get("Ulimits") or ()]
         self.left.append("made")
         return {"Id": "made"}
+
+    def start(self, container: str) -> None:
+        assert container in self.left
+        if max(self.wanted, default=self.own) > self.most:
+            raise docker.errors.APIError("500", explanation=NO_LIMIT)
+
+    def wait(self, container: str) -> None:
+        assert container in self.left
 
     def remove_container(self, container: str, **_: object) -> None:
         if self.ends:
@@ -83,6 +97,26 @@ def test_profile_is_a_path_where_the_engine_sees_it_and_else_the_engines_own() -
     assert path is not None
     assert path.endswith("/seccomp/profile.json")
     assert asked(Client(sees_paths=False)).seccomp is None
+
+
+@pytest.mark.parametrize(
+    ("most", "own", "found"),
+    [
+        # Podman 5.8 sets what its own process may have, which depends on the machine's memory.
+        (15562, 15562, None),
+        (1 << 20, 1 << 20, None),
+        # Podman 4.3 sets a constant.
+        (1 << 20, 1 << 22, 16384),
+        (15562, 1 << 22, 4096),
+        (2000, 1 << 22, 1024),
+    ],
+)
+def test_rootless_engine_sets_no_more_processes_than_it_may(
+    most: int, own: int, found: int | None
+) -> None:
+    client = Client(most=most, own=own)
+    assert asked(client, PODMAN, Rootless=True).processes == found
+    assert client.left == []
 
 
 def test_other_refusals_are_errors() -> None:
