@@ -12,9 +12,11 @@ import pytest
 from orchestrator.base.errors import (
     EngineError,
     ImageNotFoundError,
+    NotRunningError,
     PortTakenError,
     UnsupportedError,
 )
+from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.interface.protocol import ContainerEngine, ExitStatus
 from tests.support.containers import Run, Starter, bind, finish
@@ -438,3 +440,42 @@ def test_reconnected_container_is_read_from_the_first_byte(start: Starter) -> No
     assert finish(again) == (ExitStatus(exit_code=4, oom_killed=False), b"out\n", b"err\n")
     again.remove()
     assert container.again() is None
+
+
+def test_paused_container_stands_still_until_it_is_resumed(start: Starter) -> None:
+    container = start("sh", "-c", "while :; do echo tick; sleep 0.05; done")
+    output = container.logs()
+    next(output)
+    container.pause()
+    before = container.usage()
+    time.sleep(0.3)
+    after = container.usage()
+    container.resume()
+    assert before is not None
+    assert after is not None
+    assert before.cpu == after.cpu
+    next(output)
+    container.kill("SIGKILL")
+    for _ in output:
+        pass
+    container.wait(60)
+    for change in (container.pause, container.resume):
+        with pytest.raises(NotRunningError):
+            change()
+
+
+@pytest.mark.docker
+def test_image_of_a_container_has_its_files_and_labels(
+    docker_engine: DockerEngine, docker_start: Starter
+) -> None:
+    container = docker_start("sleep", "60")
+    name = f"orchestrator/test-{secrets.token_hex(4)}:ready"
+    image = docker_engine.commit(container.id, name, {"made": "here"})
+    try:
+        info = docker_engine.image_info(name)
+        assert info is not None
+        assert (info.id, info.labels["made"]) == (image, "here")
+    finally:
+        docker_engine.remove_image(name)
+    with pytest.raises(NotRunningError):
+        docker_engine.commit("no-such-container", name, {})

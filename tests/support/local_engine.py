@@ -162,6 +162,11 @@ class LocalEngine:
             timeout=timeout, grace=grace, stays=stays,
         )  # fmt: skip
 
+    def commit(self, container_id: str, name: str, labels: Mapping[str, str]) -> str:
+        """Refuse: processes have no file system of their own."""
+        asked = f"`{name}` of {container_id} ({labels})"
+        raise UnsupportedError(f"no image: {asked}", key="engine.unsupported")
+
     def exposed_ports(self, image: str) -> tuple[int, ...]:
         """Return no ports."""
         self._check_image(image)
@@ -411,6 +416,20 @@ class LocalContainer:
     def counted(self) -> Counters:
         """Return no numbers: the kernel counts nothing for process groups."""
         return Counters(missing="processes are not counted")
+
+    def pause(self) -> None:
+        """Stop the processes."""
+        self._check_runs()
+        self._signal_group(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the processes go on."""
+        self._check_runs()
+        self._signal_group(signal.SIGCONT)
+
+    def _check_runs(self) -> None:
+        if not self.runs:
+            raise NotRunningError("the container has ended", key="container.not-running")
 
     def lost_network(self) -> None:
         """Return None: processes use the network of the machine."""

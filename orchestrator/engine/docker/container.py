@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from tenacity import (
     wait_exponential,
 )
 
-from orchestrator.base.errors import EngineError, EngineUnavailableError
+from orchestrator.base.errors import EngineError, EngineUnavailableError, NotRunningError
 from orchestrator.base.threads import meanwhile
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
@@ -226,6 +226,29 @@ class DockerContainer:
             except docker.errors.APIError as error:
                 if not is_not_running(error):
                     raise
+
+    def pause(self) -> None:
+        """Freeze all processes of the container."""
+        self._freeze(self._client.pause, is_paused=True)
+
+    def resume(self) -> None:
+        """Let the processes of a paused container go on."""
+        self._freeze(self._client.unpause, is_paused=False)
+
+    def _freeze(self, change: Callable[[str], None], *, is_paused: bool) -> None:
+        with translated("pause or resume the container"):
+            try:
+                change(self._id)
+            except docker.errors.APIError as error:
+                with suppress(docker.errors.NotFound):
+                    state = self._client.inspect_container(self._id)["State"]
+                    if state["Running"] and bool(state["Paused"]) == is_paused:
+                        return
+                    if state["Running"]:
+                        raise
+                raise NotRunningError(
+                    "the container is not running", key="container.not-running"
+                ) from error
 
     def usage(self) -> Usage | None:
         """Return current resource usage; None if the container is not running."""

@@ -15,6 +15,7 @@ from orchestrator.base.errors import (
     EngineError,
     EngineUnavailableError,
     ImageNotFoundError,
+    NotRunningError,
     PortTakenError,
     UnsupportedError,
 )
@@ -289,6 +290,25 @@ class DockerEngine(DockerImages):
             start, command, terminal=terminal, env=env, stdin=stdin, cwd=cwd,
             timeout=timeout, grace=grace, stays=stays,
         )  # fmt: skip
+
+    def commit(self, container_id: str, name: str, labels: Mapping[str, str]) -> str:
+        """Make an image of a container's root file system, and return the image's id."""
+        repository, _, tag = (
+            name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "")
+        )
+        with translated("make an image of the container"):
+            try:
+                made = self._client.commit(
+                    container_id,
+                    repository=repository,
+                    tag=tag or None,
+                    conf={"Labels": {**labels}},
+                )
+            except docker.errors.NotFound as error:
+                raise NotRunningError(
+                    "the container is gone", key="container.not-running"
+                ) from error
+        return str(made["Id"])
 
     def exposed_ports(self, image: str) -> tuple[int, ...]:
         """Return the TCP ports in an image's `EXPOSE` instructions, in ascending order."""

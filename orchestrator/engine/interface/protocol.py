@@ -123,6 +123,22 @@ class Container(Protocol):
             EngineError: The engine does not answer.
         """
 
+    def pause(self) -> None:
+        """Freeze all processes of the container; one that is paused already is no error.
+
+        Raises:
+            NotRunningError: The container is gone or has ended.
+            UnsupportedError: The engine cannot pause containers.
+        """
+
+    def resume(self) -> None:
+        """Let the processes of a paused container go on; one that is not paused is no error.
+
+        Raises:
+            NotRunningError: The container is gone or has ended.
+            UnsupportedError: The engine cannot pause containers.
+        """
+
     def usage(self) -> Usage | None:
         """Return current resource usage; None if the container is not running.
 
@@ -351,6 +367,23 @@ class ContainerEngine(Protocol):
             NotRunningError: The container is gone, has ended or is paused.
             UnsupportedError: The container's image has no shell, or the engine cannot do this.
             EngineError: The command could not be started.
+        """
+
+    def commit(self, container_id: str, name: str, labels: Mapping[str, str]) -> str:
+        """Make an image of a container's root file system, and return the image's id.
+
+        What is on mounts, volumes and file systems in memory is not in the image. The container is
+        paused meanwhile.
+
+        Args:
+            container_id: The engine's identifier of the container.
+            name: Name of the image.
+            labels: Labels of the image, in addition to those of its container.
+
+        Raises:
+            NotRunningError: The container is gone.
+            UnsupportedError: The engine cannot make images of containers.
+            EngineError: The engine refused.
         """
 
     def exposed_ports(self, image: str) -> tuple[int, ...]:

@@ -260,6 +260,15 @@ class KubernetesEngine:
         """Refuse: all containers of a pod are created at once."""
         _refuse("single containers")
 
+    def commit(
+        self,
+        container_id: str,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+        labels: Mapping[str, str],  # noqa: ARG002
+    ) -> NoReturn:
+        """Refuse: a cluster makes no images."""
+        _refuse("images of containers")
+
     def create_private_network(
         self,
         name: str,  # noqa: ARG002

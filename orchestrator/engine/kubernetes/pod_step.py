@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from orchestrator.base.errors import EngineError, EngineUnavailableError
+from orchestrator.base.errors import EngineError, EngineUnavailableError, UnsupportedError
 from orchestrator.base.events import Stream
 from orchestrator.engine.interface.counters import Counters
 from orchestrator.engine.interface.protocol import (
@@ -91,6 +91,16 @@ class PodContainer:
         process = self._pod.enter(self._container, command, terminal)
         process.allow_silence()
         return process
+
+    def pause(self) -> None:
+        """Refuse: a cluster cannot pause containers."""
+        raise UnsupportedError(
+            "the engine `kubernetes` cannot pause containers", key="engine.unsupported"
+        )
+
+    def resume(self) -> None:
+        """Refuse: a cluster cannot pause containers."""
+        self.pause()
 
     def usage(self) -> Usage | None:
         """Return None: the cluster's API has no measurements."""
