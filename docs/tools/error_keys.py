@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from imports import ROOT, Module
-from imports import read_modules as read_anew
+from imports import ROOT, Module, read_modules
 
 ROOT_CLASS = "OrchestratorError"
 FORM = re.compile(r"[a-z]+(-[a-z]+)*(\.[a-z]+(-[a-z]+)*)+")
@@ -17,16 +16,12 @@ SEVERAL = "mistakes"
 """Function that makes one error of several mistakes; it takes the key as the classes do."""
 
 
-read_modules = cache(read_anew)
-"""Function that reads the package once, because parsing it takes seconds."""
-
-
 def error_classes(modules: Mapping[str, Module]) -> dict[str, int]:
     """Return the exit code of each class of errors, by its name."""
     kinds = [
         node
         for module in modules.values()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ClassDef)
     ]
     codes = {ROOT_CLASS: 70}
@@ -63,7 +58,7 @@ def constructions(root: Path = ROOT) -> Iterator[tuple[str, str, str | None]]:
     for kind, (place, key) in own.items():
         yield place, kind, key
     for module in modules.values():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if not isinstance(node, ast.Call) or not (node.args or node.keywords):
                 continue
             name = _name(node.func)
@@ -74,6 +69,7 @@ def constructions(root: Path = ROOT) -> Iterator[tuple[str, str, str | None]]:
                 yield f"{module.path}:{node.lineno}", name or "ConfigError", _text(key)
 
 
+@cache
 def table(_: str = "") -> str:
     """Return a table with a row for each key."""
     codes = error_classes(read_modules(ROOT))
@@ -89,7 +85,7 @@ def _own_keys(
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the classes whose constructor names the key, with the place and the key."""
     for module in modules.values():
-        for kind in ast.walk(module.tree):
+        for kind in module.nodes:
             if not isinstance(kind, ast.ClassDef) or kind.name not in codes:
                 continue
             for node in ast.walk(kind):

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +40,11 @@ class Module:
         return ast.parse(self.source)
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, which takes longer to walk than to read again."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def marks(self) -> frozenset[int]:
         """The numbers of the lines that only mark a protection."""
         lines = enumerate(self.source.splitlines(), start=1)
@@ -51,8 +56,9 @@ class Module:
         return self.source.count("\n") - len(self.marks)
 
 
-def read_modules(root: Path = ROOT) -> dict[str, Module]:
-    """Return every module of the package by its dotted name."""
+@cache
+def read_modules(root: Path = ROOT) -> Mapping[str, Module]:
+    """Return every module of the package by its dotted name; the package is read once."""
     found = {}
     for path in sorted((root / PACKAGE).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -69,7 +75,7 @@ def import_graph(modules: Mapping[str, Module]) -> Graph:
 
 
 def _imported(module: Module, modules: Mapping[str, Module]) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -168,11 +168,11 @@ def room_entries(modules: Mapping[str, Module]) -> dict[str, set[str]]:
 def _measure_reading(modules: Mapping[str, Module], found: Sequence[Function]) -> dict[str, float]:
     """Measure how much there is to read, and how far a reader has to jump."""
     lines = sum(module.lines for module in modules.values())
-    nodes = [node for module in modules.values() for node in ast.walk(module.tree)]
+    nodes = [node for module in modules.values() for node in module.nodes]
     return {
         "lines": lines,
         "lines of docstrings, percent": _percent(
-            sum(_docstring_lines(node) for m in modules.values() for node in ast.walk(m.tree)),
+            sum(_docstring_lines(node) for m in modules.values() for node in m.nodes),
             lines,
         ),
         "modules": len(modules),
@@ -210,7 +210,7 @@ def details(modules: Mapping[str, Module]) -> Iterator[str]:
 
 def functions(module: Module) -> Iterator[Function]:
     """Yield every function and method of a module, nested ones included."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, Function):
             yield node
 
@@ -219,7 +219,7 @@ def single_callers(module: Module) -> Iterator[Function]:
     """Yield the private functions that their module names in exactly one place."""
     names = Counter(
         node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Name | ast.Attribute)
     )
     for function in functions(module):

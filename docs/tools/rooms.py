@@ -6,6 +6,7 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
@@ -56,6 +57,7 @@ class Box:
         return self.x + self.width / 2
 
 
+@cache
 def draw(root: Path = ROOT) -> str:
     """Return the drawing of the package in the project at `root`."""
     modules = read_modules(root)

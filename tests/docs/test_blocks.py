@@ -38,7 +38,6 @@ IN_CONTAINERS = {
     "docs/guides/images.md",
     "docs/guides/untrusted-tasks.md",
     "docs/guides/updating-images.md",
-    "docs/tutorial-agent.md",
 }
 """Pages that `make test` runs in containers; `make variants` runs every page in them."""
 WITHOUT_CONTAINERS = {
