@@ -14,8 +14,12 @@ from orchestrator.faces.cli.option_table import SETTINGS, OptionRow
 from orchestrator.faces.cli.output.formats import size
 from orchestrator.review.judging.judge_request import JudgingRules, Rounds
 from orchestrator.review.landing.merge_request import MergeRequest
+from orchestrator.sandbox.models import SandboxLimits, Submission, Template
 
-REQUESTS: tuple[type, ...] = (MergeRequest, JudgingRules, Rounds)
+REQUESTS: tuple[type, ...] = (
+    *(MergeRequest, JudgingRules, Rounds),
+    *(SandboxLimits, Template, Submission),
+)
 
 
 def table() -> str:

@@ -1,7 +1,7 @@
 """Run submissions: each in a sandbox of its own, which exists for this one command."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 
@@ -38,7 +38,7 @@ def run_all(
     at_once: int = 4,
     engine: ContainerEngine | None = None,
     cancel: Cancel | None = None,
-) -> Iterator[Finished]:
+) -> Generator[Finished]:
     """Run each submission in a sandbox of its own; yield the results in the order of their ends.
 
     A submission is only read when there is room for it, so the iterable may be endless. Leaving the
@@ -78,11 +78,22 @@ def run_all(
 
 
 def run_one(
-    submission: Submission, template: Template, engine: ContainerEngine, cancel: Cancel
+    submission: Submission,
+    template: Template,
+    engine: ContainerEngine,
+    cancel: Cancel,
+    output: OutputBuffer | None = None,
 ) -> Finished:
     """Run a submission in a sandbox that exists for it alone; return how it ended.
 
     A command that cannot be started ends as in a shell, with 126 or 127.
+
+    Args:
+        submission: What to run.
+        template: How the sandbox is made.
+        engine: The engine.
+        cancel: Request to stop the command.
+        output: Receives the output. Default: a new buffer.
 
     Raises:
         EngineUnavailableError: The engine cannot be reached.
@@ -102,7 +113,7 @@ def run_one(
             worker_id=0, place=place, step=STEP, timeout=submission.timeout, limits=limits,
             growing=(STEP,),
         )  # fmt: skip
-        output = OutputBuffer(limits.log_limit)
+        output = output or OutputBuffer(limits.log_limit)
         env = {"HOME": HOME, **template.env, **submission.env}
         running = start_again(Start(command=command, env=env), terms)
         try:

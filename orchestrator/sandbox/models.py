@@ -1,18 +1,21 @@
 """What callers say of a sandbox, and what they get back: limits, submissions, results."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from orchestrator.base.results import Reason
 from orchestrator.config.settings.container import Limits
+from orchestrator.config.settings.option import Group, Option
 from orchestrator.config.settings.values import (
     NAME_RULE,
     VARIABLE_NAME,
+    Cpus,
     Memory,
     Model,
     Pids,
@@ -64,21 +67,60 @@ REASONS: Mapping[Reason, EndReason] = {
 class SandboxLimits(Limits):
     """Limits of a sandbox. Sizes are bytes, or text such as `128m`; times are seconds."""
 
-    memory: Memory = 512 * 1024**2
+    cpus: Annotated[Cpus | None, Option(Group.LIMITS, "N", default="no limit")] = None
+    """CPUs of all processes together. Default: no limit."""
+    memory: Annotated[Memory, Option(Group.LIMITS, "SIZE")] = 512 * 1024**2
     """Memory of all processes together. There is no swap."""
-    pids: Pids = 256
+    pids: Annotated[Pids, Option(Group.LIMITS, "N")] = 256
     """Processes and threads."""
     tmp: Size = Field(default=256 * 1024**2, ge=1024**2)
     """Size of `/tmp`, and of the home directory. Each counts as memory."""
-    disk: Size = Field(default=1024**3, ge=1024**2)
+    disk: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=1024**3, ge=1024**2)
     """Bytes that may be written to `/workspace`."""
-    inodes: int = Field(default=100_000, ge=100, le=10**12)
+    inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=100_000, ge=100, le=10**12)
     """Files and directories that may be created in `/workspace`."""
-    log_limit: Size = Field(default=16 * 1024**2, ge=1024)
+    log_limit: Annotated[Size, Option(Group.LIMITS, "SIZE", "--output-limit")] = Field(
+        default=16 * 1024**2, ge=1024
+    )
     """Bytes of output of a command, stdout and stderr together. What exceeds it ends the command.
     """
-    grace: Seconds = 1.0
+    grace: Annotated[Seconds, Option(Group.LIMITS, "SECONDS")] = 1.0
     """Seconds between SIGTERM and SIGKILL when a command is stopped."""
+
+
+def _decoded(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict):
+        if value.keys() != {"base64"} or not isinstance(value["base64"], str):
+            raise ValueError('contents must be text, or {"base64": "..."}')
+        try:
+            return b64decode(value["base64"], validate=True)
+        except ValueError as error:
+            raise ValueError(f"contents are not base64: {error}") from error
+    return value
+
+
+def _encoded(content: bytes) -> str | dict[str, str]:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(content).decode()}
+
+
+Content = Annotated[
+    bytes,
+    BeforeValidator(_decoded),
+    PlainSerializer(_encoded, when_used="json"),
+    WithJsonSchema({
+        "anyOf": [
+            {"type": "string"},
+            {"type": "object", "properties": {"base64": {"type": "string"}},
+             "required": ["base64"], "additionalProperties": False},
+        ]
+    }),
+]  # fmt: skip
+"""Bytes, which JSON has as text if they are UTF-8, and else as `{"base64": "..."}`."""
 
 
 def _inside(path: str) -> str:
@@ -112,37 +154,70 @@ Command = Annotated[tuple[Annotated[str, Field(max_length=128 * 1024)], ...], Fi
 class Template(Model):
     """How sandboxes are made. Equal templates make equal sandboxes."""
 
-    image: str = Field(default="orchestrator/base:latest", min_length=1)
+    image: Annotated[str, Option(Group.COMMON, "IMAGE")] = Field(
+        default="orchestrator/base:latest", min_length=1
+    )
     """Image with a POSIX shell. Its entrypoint and its command are not used."""
+    network: Annotated[Literal["none"], Option(Group.ISOLATION)] = "none"
+    """What the sandbox can reach: nothing."""
     limits: SandboxLimits = SandboxLimits()
     env: Environment = Field(default_factory=dict)
     """Variables of all commands."""
-    runtime: str | None = None
+    runtime: Annotated[str | None, Option(Group.ISOLATION, "NAME")] = None
     """OCI runtime such as `runsc`. Default: the engine's."""
 
 
 class Submission(Model):
     """A command that runs once, in a sandbox of its own, with its files and its input."""
 
-    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="utf8")
-
     id: str = Field(default="", max_length=200)
     """Name of the submission in its result."""
     command: Command
-    files: Mapping[FilePath, bytes] = Field(default_factory=dict)
+    files: Annotated[
+        Mapping[FilePath, Content],
+        Option(
+            Group.COMMON,
+            "SRC[:DST]",
+            "--file",
+            help="Your file SRC, which the command gets as DST in /workspace; repeatable.",
+            repeatable=True,
+        ),
+    ] = Field(default_factory=dict)
     """Contents of files in the workspace, by path."""
-    stdin: bytes = b""
-    env: Environment = Field(default_factory=dict)
-    timeout: Seconds = 60.0
+    stdin: Annotated[
+        Content,
+        Option(
+            Group.COMMON,
+            "FILE",
+            help="File that the command reads as its standard input; `-`: your own.",
+            default="no input",
+        ),
+    ] = b""
+    env: Annotated[
+        Environment,
+        Option(
+            Group.ENVIRONMENT,
+            "K[=V]",
+            help="Variable; `K` alone passes your variable on; repeatable.",
+            repeatable=True,
+        ),
+    ] = Field(default_factory=dict)
+    timeout: Annotated[Seconds, Option(Group.LIMITS, "SECONDS")] = Field(default=60.0, gt=0)
     """Seconds after which the command is stopped, with everything that it started."""
-    out: tuple[FilePath, ...] = ()
+    out: Annotated[
+        tuple[FilePath, ...],
+        Option(
+            Group.OUTPUT,
+            "PATH[:DST]",
+            help="File in /workspace that is copied to DST, or its name, at the end; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
     """Files in the workspace that the result contains, if the command wrote them."""
 
 
 class Finished(Model):
     """How a command ended."""
-
-    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     id: str = ""
     """Name of the submission."""
@@ -153,8 +228,8 @@ class Finished(Model):
     reason: EndReason
     message: str | None = None
     """What was measured, if the command did not end by itself."""
-    stdout: bytes = b""
-    stderr: bytes = b""
+    stdout: Content = b""
+    stderr: Content = b""
     truncated: bool = False
     """Whether there was more output than the limit, which is lost."""
     wall: float = 0.0
@@ -165,7 +240,7 @@ class Finished(Model):
     """Largest memory in use at once, in bytes, of all processes."""
     uncounted: str | None = None
     """Why `cpu_time` or `peak_memory` is unknown."""
-    files: Mapping[str, bytes] = Field(default_factory=dict)
+    files: Mapping[str, Content] = Field(default_factory=dict)
     """Contents of the files that the submission asked for."""
 
     @property

@@ -133,7 +133,7 @@ def test_results_come_as_they_end_and_submissions_are_read_as_needed(
     first = [next(results).id for _ in range(3)]
     assert first == ["1", "2", "3"]
     assert len(read) <= 6
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert [path.name for path in homes.iterdir() if path.is_dir()] == []
 
 

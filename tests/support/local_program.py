@@ -11,6 +11,8 @@ FOLDER = "LOCAL_ENGINE"
 """Variable with the directory of the local engine; without it, the engine is Docker."""
 CLOSED = "CLOSED_STREAMS"
 """Variable with the descriptors of closed streams."""
+DEATH = "DIE_AT"
+"""Variable with the call at which the process kills itself: `MODULE:NAME before|after NTH`."""
 
 
 class _Engine(LocalEngine):
@@ -31,12 +33,15 @@ def use_local_engine() -> None:
 def _run() -> None:
     # Imported here because programs without a command line use the engine, too.
     from orchestrator.faces.cli.app import main
+    from tests.support.dying_run import die_at
 
     use_local_engine()
     for number in map(int, os.environ.pop(CLOSED, "").split()):
         os.close(number)
         # Python does the same at its start.
         setattr(sys, ("stdin", "stdout", "stderr")[number], None)
+    if death := os.environ.pop(DEATH, "").split():
+        die_at(death[0], death[1], int(death[2]))
     main()
 
 

@@ -301,7 +301,7 @@ def from_options(
     if services:
         field = PROJECT_FIELDS["services"]
         settings.append(Setting(field=field, value=services, kind="option", name="--service"))
-    env = _environment(given, environ, problems)
+    env = read_variables(given, environ, problems)
     if env:
         field = CONTAINER_FIELDS["env"]
         settings.append(Setting(field=field, value=env, kind="option", name="--env"))
@@ -321,9 +321,10 @@ def _split(field: FieldPath, value: object) -> object:
     return value
 
 
-def _environment(
+def read_variables(
     given: Mapping[str, object], environ: Mapping[str, str], problems: Problems
 ) -> dict[str, str]:
+    """Return the variables of the options `--env` and `--env-file`, and add what is wrong."""
     variables: dict[str, str] = {}
     of_options = ((_OPTION, entry) for entry in _texts(given.get("env")))
     for where, entry in chain(_file_entries(given, problems), of_options):

@@ -64,6 +64,14 @@ NETWORK: Mapping[str, _Command] = {
     ),
     "sets": _Command("commands.network", "sets", "List the hosts of the sets for `--allow`."),
 }
+SANDBOX: Mapping[str, _Command] = {
+    "run": _Command(
+        "commands.sandbox", "run", "Run a command in a container of its own, without a repository."
+    ),
+    "batch": _Command(
+        "commands.sandbox", "batch", "Run many commands, each in a container of its own."
+    ),
+}
 COMMANDS: Mapping[str, _Command | _Group] = {
     "parallel": _Command(
         "commands.parallel", "parallel", "Run tasks at once, each in its own container."
@@ -71,6 +79,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "spec": _Group(SPEC, "Run, check and draw workflow files."),
     "run": _Command("commands.spec_run", "run", "Run a workflow file: short for `spec run`."),
     "run-one": _Command("commands.parallel", "run_one", "Run one task, for use in shell scripts."),
+    "sandbox": _Group(SANDBOX, "Run commands in containers, without a repository."),
     "ls": _Command("commands.ls", "ls", "List runs with their worktrees, branches, containers."),
     "watch": _Command("commands.watch", "watch", "Show the progress of a run."),
     "report": _Command(

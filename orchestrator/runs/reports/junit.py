@@ -40,7 +40,7 @@ _UNNAMED = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
-class _Verdict:
+class Verdict:
     """The XML element of a test case that did not pass."""
 
     tag: str
@@ -50,32 +50,44 @@ class _Verdict:
 
 
 @dataclass(frozen=True)
-class _Case:
+class Case:
+    """A test case."""
+
     suite: str
     name: str
     seconds: float
-    verdict: _Verdict | None = None
-    attempts: tuple[_Verdict, ...] = ()
+    verdict: Verdict | None = None
+    attempts: tuple[Verdict, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Suite:
-    """A worker with its checks, or the run with its judgement and its merge."""
+class Suite:
+    """A worker with its checks, the run with its judgement and its merge, or a batch."""
 
     name: str
     seconds: float
     start: datetime | None
     properties: Mapping[str, str]
-    cases: Sequence[_Case]
+    cases: Sequence[Case]
 
 
 def render(report: RunReport) -> str:
     """Return the report as JUnit XML of at most 20 MB."""
-    suites = list(_suites(report))
+    return render_suites(_suite_of(report), report.duration, list(_suites(report)))
+
+
+def render_suites(name: str, duration: float, suites: Sequence[Suite]) -> str:
+    """Return suites of test cases as JUnit XML of at most 20 MB.
+
+    Args:
+        name: Name of all of them together.
+        duration: Seconds that they took.
+        suites: The suites.
+    """
     counts = _counts([case for suite in suites for case in suite.cases])
     # The schema of Jenkins has no `skipped` here.
     sums = "".join(f' {name}="{count}"' for name, count in counts.items() if name != "skipped")
-    head = f'name="{_attribute(_suite_of(report))}"{sums} time="{_seconds(report.duration)}"'
+    head = f'name="{_attribute(name)}"{sums} time="{_seconds(duration)}"'
     longest = _LONGEST
     while True:
         body = "".join(_render_suite(suite, longest) for suite in suites)
@@ -86,7 +98,7 @@ def render(report: RunReport) -> str:
         longest //= 2
 
 
-def _render_suite(suite: _Suite, longest: int) -> str:
+def _render_suite(suite: Suite, longest: int) -> str:
     sums = "".join(f' {name}="{count}"' for name, count in _counts(suite.cases).items())
     start = ""
     if suite.start is not None:
@@ -108,7 +120,7 @@ def _render_suite(suite: _Suite, longest: int) -> str:
     return f"<testsuite {head}>\n{properties}{''.join(cases)}</testsuite>\n"
 
 
-def _counts(cases: Sequence[_Case]) -> dict[str, int]:
+def _counts(cases: Sequence[Case]) -> dict[str, int]:
     tags = [case.verdict.tag for case in cases if case.verdict]
     return {
         "tests": len(cases),
@@ -127,7 +139,7 @@ def _plain(name: str) -> str:
     return _UNNAMED.sub("-", name).strip("-") or "run"
 
 
-def _suites(report: RunReport) -> Iterator[_Suite]:
+def _suites(report: RunReport) -> Iterator[Suite]:
     name = _suite_of(report)
     properties = {
         "run_id": report.run_id,
@@ -139,7 +151,7 @@ def _suites(report: RunReport) -> Iterator[_Suite]:
         **({"tokens": str(report.tokens)} if report.tokens is not None else {}),
     }
     cases = [*_judgement_cases(report), *_merge_cases(report)]
-    yield _Suite(name, report.duration, report.started_at, properties, cases)
+    yield Suite(name, report.duration, report.started_at, properties, cases)
     for worker in report.workers:
         verdict = _verdict(report, worker)
         earlier = "rerun" if verdict and verdict.tag != "skipped" else "flaky"
@@ -147,9 +159,9 @@ def _suites(report: RunReport) -> Iterator[_Suite]:
         for result in worker.attempts:
             kind = (result.reason or result.status).value
             text = _output(Path(result.log)) if result.log else ""
-            attempts.append(_Verdict(f"{earlier}Failure", kind, result.message or kind, text))
-        own = _Case(name, worker.key, worker.seconds, verdict, tuple(attempts))
-        yield _Suite(
+            attempts.append(Verdict(f"{earlier}Failure", kind, result.message or kind, text))
+        own = Case(name, worker.key, worker.seconds, verdict, tuple(attempts))
+        yield Suite(
             name=f"{name}.{_plain(worker.key)}",
             seconds=worker.seconds,
             start=worker.started_at or (worker.phases[-1].end if worker.phases else None),
@@ -158,15 +170,15 @@ def _suites(report: RunReport) -> Iterator[_Suite]:
         )
 
 
-def _verdict(report: RunReport, worker: WorkerView) -> _Verdict | None:
+def _verdict(report: RunReport, worker: WorkerView) -> Verdict | None:
     result = worker.result
     if result is None and report.state is RunState.DIED:
         message = "the run's process died before the worker ended"
-        return _Verdict("error", "died", message, _output(worker.directory))
+        return Verdict("error", "died", message, _output(worker.directory))
     if result is None:
-        return _Verdict("skipped", "unfinished", f"the worker is not done: {worker.state.value}")
+        return Verdict("skipped", "unfinished", f"the worker is not done: {worker.state.value}")
     if result.status is Status.SUCCESS:
-        unneeded = _Verdict("skipped", "not_needed", result.message or "")
+        unneeded = Verdict("skipped", "not_needed", result.message or "")
         return unneeded if result.never_ran else None
     kind = (result.reason or result.status).value
     message = result.message or kind
@@ -174,9 +186,9 @@ def _verdict(report: RunReport, worker: WorkerView) -> _Verdict | None:
         # The name of the test case does not have the worker's number.
         message = f"{worker.title}: {message}"
     if result.never_ran or result.reason is Reason.CANCELLED:
-        return _Verdict("skipped", kind, message)
+        return Verdict("skipped", kind, message)
     tag = "error" if result.reason in ERRORS else "failure"
-    return _Verdict(tag, kind, message, _output(worker.directory))
+    return Verdict(tag, kind, message, _output(worker.directory))
 
 
 def _output(directory: Path) -> str:
@@ -184,7 +196,7 @@ def _output(directory: Path) -> str:
     return output_tail(directory, most=4 * _LONGEST)[-_LONGEST:]
 
 
-def _check_cases(worker: WorkerView) -> Iterator[_Case]:
+def _check_cases(worker: WorkerView) -> Iterator[Case]:
     # The checks of the last attempt only: earlier attempts have no results of checks.
     seen: dict[str, int] = {}
     for check in worker.checks:
@@ -193,8 +205,8 @@ def _check_cases(worker: WorkerView) -> Iterator[_Case]:
         if not check.passed:
             kind = "check_failed" if check.exit_code else "check_error"
             text = tail(Path(check.log), most=4 * _LONGEST)[-_LONGEST:]
-            verdict = _Verdict("failure", kind, check.message or kind, text)
-        yield _Case(
+            verdict = Verdict("failure", kind, check.message or kind, text)
+        yield Case(
             suite=f"orchestrator.{_plain(worker.key)}.checks",
             name=check.name if number == 1 else f"{check.name} ({number})",
             seconds=check.duration,
@@ -202,7 +214,7 @@ def _check_cases(worker: WorkerView) -> Iterator[_Case]:
         )
 
 
-def _test_cases(worker: WorkerView, report: RunReport) -> Iterator[_Case]:
+def _test_cases(worker: WorkerView, report: RunReport) -> Iterator[Case]:
     """Yield the tests in a worker's own JUnit files; other workers may have run the same tests."""
     key = _plain(worker.key)
     seen: dict[tuple[str, str], int] = {}
@@ -210,8 +222,8 @@ def _test_cases(worker: WorkerView, report: RunReport) -> Iterator[_Case]:
         return
     for found in read_tests(worker.directory, report.junit, workers=len(report.workers)):
         if isinstance(found, str):
-            problem = _Verdict("error", "unusable_file", found)
-            yield _Case(f"orchestrator.{key}.tests", one_line(found, limit=200), 0.0, problem)
+            problem = Verdict("error", "unusable_file", found)
+            yield Case(f"orchestrator.{key}.tests", one_line(found, limit=200), 0.0, problem)
             continue
         for test in found:
             suite = f"{key}.{test.suite}" if test.suite else key
@@ -219,11 +231,11 @@ def _test_cases(worker: WorkerView, report: RunReport) -> Iterator[_Case]:
             name = test.name if number == 1 else f"{test.name} ({number})"
             tag = {"failed": "failure", "skipped": "skipped"}.get(test.outcome)
             kind = "test_failed" if tag == "failure" else "skipped"
-            verdict = _Verdict(tag, kind, test.message or kind, test.text) if tag else None
-            yield _Case(suite, name, test.seconds, verdict)
+            verdict = Verdict(tag, kind, test.message or kind, test.text) if tag else None
+            yield Case(suite, name, test.seconds, verdict)
 
 
-def _judgement_cases(report: RunReport) -> Iterator[_Case]:
+def _judgement_cases(report: RunReport) -> Iterator[Case]:
     """Yield test cases for each candidate: one for each check, and one for its changes of tests."""
     candidates = report.judgement.ranking if report.judgement else ()
     not_counted = report.judgement.unstable if report.judgement else ()
@@ -237,19 +249,19 @@ def _judgement_cases(report: RunReport) -> Iterator[_Case]:
             tag = "error" if check.verdict == "no_verdict" else "failure"
             tag = "skipped" if check.command in not_counted else tag
             broken = "\n".join(one_line(name) for name in check.broken)
-            found = _Verdict(tag, check.verdict, check.verdict.replace("_", " "), broken)
-            yield _Case(suite, check.command, 0.0, None if check.passed else found)
+            found = Verdict(tag, check.verdict, check.verdict.replace("_", " "), broken)
+            yield Case(suite, check.command, 0.0, None if check.passed else found)
         flags = [f"{flag.flag}: {one_line(flag.message)}" for flag in candidate.flags if flag.out]
         message = "a finding excludes the candidate"
-        out = _Verdict("failure", "excluded", message, "\n".join(flags)) if candidate.out else None
-        yield _Case(suite, "treatment of the tests", 0.0, out)
+        out = Verdict("failure", "excluded", message, "\n".join(flags)) if candidate.out else None
+        yield Case(suite, "treatment of the tests", 0.0, out)
 
 
 _NOT_MERGED = frozenset({"failed", "stopped"})
 """Reasons why a worker was not merged that are not problems of the worker's own branch."""
 
 
-def _merge_cases(report: RunReport) -> Iterator[_Case]:
+def _merge_cases(report: RunReport) -> Iterator[Case]:
     merged, keys = report.merged, {worker.worker_id: worker.key for worker in report.workers}
     if merged is None:
         return
@@ -259,9 +271,9 @@ def _merge_cases(report: RunReport) -> Iterator[_Case]:
         if entry := left.get(number):
             tag = "skipped" if entry.reason in _NOT_MERGED else "failure"
             files = "\n".join(map(one_line, entry.files))
-            verdict = _Verdict(tag, entry.reason, entry.message, files)
+            verdict = Verdict(tag, entry.reason, entry.message, files)
         key = keys.get(number, f"worker-{number}")
-        yield _Case(f"{_suite_of(report)}.merge", key, 0.0, verdict)
+        yield Case(f"{_suite_of(report)}.merge", key, 0.0, verdict)
 
 
 def _properties(worker: WorkerView) -> dict[str, str]:
@@ -279,7 +291,7 @@ def _properties(worker: WorkerView) -> dict[str, str]:
     }
 
 
-def _element(verdict: _Verdict, longest: int) -> str:
+def _element(verdict: Verdict, longest: int) -> str:
     # GitLab and some others show the text only, so it begins with the message.
     message = verdict.message[: max(longest, _SHORTEST)]
     shown = [message, *([verdict.text[-longest:]] if verdict.text and longest else [])]

@@ -1,30 +1,25 @@
 """`orchestrator exec` and `orchestrator shell`: run commands in a running worker's container."""
 
-import codecs
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
 from orchestrator.base.errors import ConfigError, NotRunningError
-from orchestrator.base.text.sanitize import begun_sequence, output_lines
 from orchestrator.engine import engine_of_run
 from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
 from orchestrator.engine.interface.protocol import Engine
-from orchestrator.faces.cli.output.ci import is_job_log
-from orchestrator.faces.cli.output.messages import put
+from orchestrator.faces.cli.output.sink import Sink
 from orchestrator.faces.cli.output.streams import end_with_reader
 from orchestrator.faces.cli.run_arguments import RunOption, open_run
 from orchestrator.faces.cli.tty import converse, terminal_size, unwinding
 from orchestrator.repository.repository import Repository
 
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash; exec sh")
-_LONGEST_LINE = 64 * 1024
-"""Maximum number of characters of a line that is printed in a CI job; longer lines are split."""
 
 Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")]
 Command = Annotated[
@@ -40,7 +35,7 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     and commands for CI systems are made harmless; other output is passed on unchanged.
     """
     end_with_reader()
-    sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
+    sinks = {"stdout": Sink(sys.stdout), "stderr": Sink(sys.stderr)}
     with (
         _container(worker, run) as (engine, container),
         unwinding(),
@@ -111,41 +106,3 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
         ) from error
     finally:
         engine.close()
-
-
-class _Sink:
-    """Writes a container's output: unchanged to a file, made harmless for a terminal or CI job."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._in_ci = is_job_log(out, os.environ)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""
-
-    def write(self, data: bytes) -> None:
-        # protection: output-of-exec-is-cleaned-in-job
-        if self._in_ci:
-            # Only complete lines: a control sequence may be split between two chunks.
-            text = self._held + self._decoder.decode(data)
-            # protection: ci-commands-in-several-chunks-are-broken-up
-            end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
-            self._held = text[end:]
-            if end:
-                put(output_lines(text[:end]).removesuffix("\n"), self._out)
-        elif self._out.isatty():
-            text = self._held + self._decoder.decode(data)
-            # The next chunk completes a sequence that is incomplete.
-            end = begun_sequence(text)
-            self._held = text[end:]
-            self._out.write(output_lines(text[:end]))
-        else:
-            self._out.buffer.write(data)
-        self._out.flush()
-
-    def finish(self) -> None:
-        rest = output_lines(self._held + self._decoder.decode(b"", final=True))
-        if self._in_ci and rest:
-            put(rest, self._out)
-        else:
-            self._out.write(rest)
-        self._out.flush()

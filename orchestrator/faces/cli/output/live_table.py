@@ -54,19 +54,22 @@ _STYLES = {
 }  # fmt: skip
 
 
-class _ForgivingStream:
+class ForgivingStream:
     """A stream that ignores write errors, so that a run continues if its terminal is closed."""
 
     def __init__(self, stream: IO[str]) -> None:
+        """Wrap a stream."""
         self._stream = stream
 
     def write(self, text: str) -> int:
+        """Write, or lose the text."""
         try:
             return self._stream.write(text)
         except (OSError, ValueError):
             return len(text)
 
     def flush(self) -> None:
+        """Flush the stream, if possible."""
         try:
             self._stream.flush()
         except (OSError, ValueError):
@@ -86,7 +89,7 @@ class BoardView:
         # The lock is not held while calling rich, which holds its own lock while it calls `render`.
         self._lock = threading.Lock()
         self._run = RunView()
-        self._console = Console(file=cast("IO[str]", _ForgivingStream(stream)), highlight=False)
+        self._console = Console(file=cast("IO[str]", ForgivingStream(stream)), highlight=False)
         self._live = Live(
             get_renderable=self.render,
             console=self._console,

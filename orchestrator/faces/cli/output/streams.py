@@ -103,10 +103,10 @@ class Outlet(io.RawIOBase):
         if self.is_needed and any(found & select.POLLERR for _, found in poll.poll(0)):
             raise LostOutputError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    def drain(self) -> None:
-        """Wait until everything is written, or lost."""
+    def drain(self, timeout: float | None = None) -> None:
+        """Wait until everything is written, or lost; at most for `timeout` seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._pending)
+            self._changed.wait_for(lambda: not self._pending, timeout)
 
     def _add(self, piece: bytes) -> None:
         if self._size > self._most:
@@ -195,6 +195,18 @@ def check_readers() -> None:
     """
     for outlet in _outlets():
         outlet.check_reader()
+
+
+def wait_for_readers(seconds: float) -> None:
+    """Wait until what was printed is read, for a limited time.
+
+    Raises:
+        LostOutputError: The output cannot be written, or its reader has closed the pipe.
+    """
+    for outlet in _outlets():
+        outlet.drain(seconds)
+        if outlet.error is not None:
+            raise LostOutputError(outlet.error.errno, outlet.error.strerror) from outlet.error
 
 
 def _outlets() -> Iterator[Outlet]:

@@ -11,7 +11,7 @@ from orchestrator.engine.interface.labels import MANAGED, REPOSITORY, ROLE, RUN,
 from orchestrator.engine.interface.protocol import Container
 from orchestrator.engine.interface.spec import ContainerSpec
 from orchestrator.faces.cli.app import run
-from orchestrator.faces.cli.commands import exec as inside
+from orchestrator.faces.cli.output.sink import Sink
 from orchestrator.repository.repository import Repository
 from orchestrator.state.run_directory import all_runs
 from tests.support.errors import reports
@@ -108,7 +108,7 @@ def test_chunk_boundaries_do_not_change_the_output(cut: int) -> None:
     """A chunk may end in the middle of a character, of a line end, or of a control sequence."""
     data = "ü\x1b[31mr\x1b[0m\r\nx".encode()
     screen = io.BytesIO()
-    sink = inside._Sink(Terminal(screen, encoding="utf-8", newline=""))
+    sink = Sink(Terminal(screen, encoding="utf-8", newline=""))
     for piece in (data[:cut], data[cut:]):
         sink.write(piece)
     sink.finish()
