@@ -218,7 +218,7 @@ POINTS = (
 
 @pytest.mark.process
 def test_killed_batch_goes_on_without_running_recorded_submissions_again(tmp_path: Path) -> None:
-    names = [f"n{number}" for number in range(30)]
+    names = [f"n{number}" for number in range(18)]
     log = tmp_path / "log"
     log.touch()
     script = 'echo "$1" >> "$0"'
