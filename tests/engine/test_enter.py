@@ -1,10 +1,13 @@
 """The contract of all engines for commands inside a running container."""
 
 import secrets
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -322,3 +325,62 @@ class TestDocker:
             assert process.wait() == 137
         assert time.monotonic() - started < 55
         killer.join()
+
+    @pytest.mark.parametrize(
+        "how", ["{}", "{'stdin': True}", "{'stdin': True, 'timeout': 2}", "{'terminal': SIZE}"]
+    )
+    def test_killed_client_ends_the_command(
+        self, docker_engine: DockerEngine, docker_start: Starter, nap: str, how: str
+    ) -> None:
+        container = docker_start(*NAP)
+        script = (
+            f"(setsid sleep {nap} &); trap '' TERM HUP; echo ready; while :; do sleep {nap}; done"
+        )
+        code = (
+            "from orchestrator.engine.docker import DockerEngine\n"
+            "from orchestrator.engine.interface.protocol import TerminalSize\n"
+            "SIZE = TerminalSize(rows=9, columns=9)\n"
+            f"it = DockerEngine().enter({container.id!r}, ('sh', '-c', {script!r}), **{how})\n"
+            "for chunk in it.output():\n    print(chunk.data.decode(), flush=True)\n"
+        )
+        command = [sys.executable, "-c", code]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline().strip() == b"ready"
+            client.kill()
+
+        def enter(*command: str) -> InnerProcess:
+            return docker_engine.enter(container.id, command)
+
+        assert eventually_gone(enter, f"sleep {nap}")
+
+    def test_command_that_kills_its_watchers_is_ended_by_the_client(
+        self, docker_engine: DockerEngine, docker_start: Starter, nap: str
+    ) -> None:
+        container = docker_start(*NAP)
+        process = docker_engine.enter(
+            container.id, ("sh", "-c", f"kill -9 $PPID; exec sleep {nap}"), timeout=1, grace=0.5
+        )
+        assert read(process)[0] == 137
+        enter = partial(docker_engine.enter, container.id)
+        assert eventually_gone(lambda *command: enter(command), f"sleep {nap}")
+
+    def test_command_has_another_user(
+        self, docker_engine: DockerEngine, docker_start: Starter
+    ) -> None:
+        container = docker_start(*NAP)
+        command = ("id", "-u")
+        assert read(docker_engine.enter(container.id, command, user="4242"))[1] == b"4242\n"
+        with pytest.raises(EngineError) as refused:
+            docker_engine.enter(container.id, command, user="nobody-of-that-name")
+        assert refused.value.key == "command.not-started"
+
+    def test_paused_container_cannot_be_entered(
+        self, docker_engine: DockerEngine, docker_start: Starter
+    ) -> None:
+        container = docker_start(*NAP)
+        container.pause()
+        with pytest.raises(NotRunningError):
+            docker_engine.enter(container.id, ("true",))
+        container.resume()
+        assert read(docker_engine.enter(container.id, ("true",)))[0] == 0

@@ -239,6 +239,8 @@ class InnerCommand:
         self._held = b""
         self._ready: list[LogChunk] = []
         self._exit_code: int | None = None
+        self._is_reported = terminal is not None
+        """Whether the command's shell has told its end: otherwise it may live on without it."""
         self._late = 0
         self._is_closed = False
         self.timed_out = False
@@ -339,7 +341,6 @@ class InnerCommand:
                 if patience == _LONGEST:
                     continue
                 self._deadline, self.timed_out = None, True
-                # protection: commands-that-kill-their-watcher-are-ended
                 self._end(force=True)
                 self._exit_code = self._process.wait()
 
@@ -356,7 +357,7 @@ class InnerCommand:
             if word == b"timeout":
                 self.timed_out = True
             elif word.isdigit() and len(word) < 4:
-                self._exit_code = int(word)
+                self._exit_code, self._is_reported = int(word), True
             data = data[:at] + data[end + 1 :]
         if at < 0:
             # What the data ends with may be the beginning of a report.
@@ -416,8 +417,8 @@ class InnerCommand:
                 elif self._guard is not None:
                     self._guard.close_stdin()
                     self._drain(self._guard)
-                elif self._exit_code is None and not self._stays:
-                    self._end()
+                elif not (self._stays or (self._exit_code is not None and self._is_reported)):
+                    self._end(force=self._exit_code is not None)
         finally:
             if self._guard is not None:
                 self._guard.close()
