@@ -58,10 +58,14 @@ class OutputBuffer:
     def read(self, stream: Stream, offset: int = 0) -> bytes:
         """Return what is kept of a stream, from an offset in bytes on."""
         with self._changed:
-            return bytes(self._kept[stream][offset:])
+            return self._from(stream, offset)
 
     def wait_for(self, stream: Stream, offset: int, timeout: float | None) -> bytes:
         """Return what is kept from an offset on; wait for it until the end of the output."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or len(self._kept[stream]) > offset, timeout)
-            return bytes(self._kept[stream][offset:])
+            return self._from(stream, offset)
+
+    def _from(self, stream: Stream, offset: int) -> bytes:
+        with memoryview(self._kept[stream]) as kept:
+            return bytes(kept[offset:])

@@ -93,7 +93,7 @@ def test_started_command_takes_input_and_signals_and_its_output_is_read_again(
     assert asleep.wait(20).reason is EndReason.KILLED
 
 
-def test_files_are_written_read_listed_moved_and_removed(box: Sandbox, tmp_path: Path) -> None:
+def test_files_are_written_read_listed_moved_and_removed(box: Sandbox) -> None:
     files = box.files
     files.write("a/b c.txt", b"hello", mode=0o600)
     files.write("/workspace/a/-n", bytes(range(256)) * 100)
@@ -125,16 +125,43 @@ def test_files_are_written_read_listed_moved_and_removed(box: Sandbox, tmp_path:
         files.read("a/fifo")
     with pytest.raises(OSError, match="larger"):
         files.read("a/-n", limit=100)
-    left_out = files.download("a", tmp_path / "out")
-    assert left_out == 2
-    assert (tmp_path / "out" / "-n").read_bytes() == bytes(range(256)) * 100
+
+
+def test_directories_are_copied_in_and_out(box: Sandbox, tmp_path: Path) -> None:
+    files, content = box.files, bytes(range(256)) * 100
+    files.write("a/-n", content)
+    files.write("a/moved", b"other")
+    files.make_dir("a/dir")
+    box.run(["sh", "-c", "ln -s /etc/passwd a/link; mkfifo a/fifo"])
+    files.download("a", tmp_path / "out")
+    assert (tmp_path / "out" / "-n").read_bytes() == content
     assert (tmp_path / "out" / "dir").is_dir()
     assert not (tmp_path / "out" / "link").exists()
+    (tmp_path / "out" / "own link").symlink_to("nowhere")
     files.upload(tmp_path / "out", "copy")
-    assert files.read("copy/-n") == bytes(range(256)) * 100
+    assert files.stat("copy/own link").kind == "link"
+    assert files.read("copy/-n") == content
+    # Outside of the workspace, and through a link, the sandbox packs the files itself.
+    box.run(["sh", "-c", "cp -r a /tmp/a; ln -s /tmp/a aside; ln -s /etc/passwd /tmp/a/l"])
+    for number, path in enumerate(("/tmp/a", "aside", "aside/../a")):  # the sandbox's
+        files.download(path, tmp_path / f"out{number}")
+        assert (tmp_path / f"out{number}" / "moved").read_bytes() == b"other"
+        assert not (tmp_path / f"out{number}" / "l").exists()
+    # `..` is that of the sandbox, never of this machine.
+    box.run(["mkdir", "/tmp/control"])
+    files.write("/tmp/control/inner", b"")
+    files.download("../tmp/control", tmp_path / "up")
+    assert [path.name for path in (tmp_path / "up").iterdir()] == ["inner"]
+    for path in ("../control", "a/../../control"):
+        with pytest.raises(FileNotFoundError):
+            files.download(path, tmp_path / path.replace("/", "-"))
+    with pytest.raises(OSError, match="more than"):
+        files.download("a", tmp_path / "small", limit=1000)
+    with pytest.raises(FileNotFoundError):
+        files.download("missing", tmp_path / "missing")
     files.remove("a")
     files.remove("a")
-    assert [info.name for info in files.list()] == ["copy"]
+    assert [info.name for info in files.list()] == ["aside", "copy"]
     with pytest.raises(OSError, match="NUL"):
         files.read("a\0b")
 

@@ -23,11 +23,11 @@ _GLANCE = 64
 class Walk:
     """One walk over a directory tree, whose attributes report at the end if it was complete."""
 
-    def __init__(self, root: Path, *, most: int, until: float = math.inf) -> None:
+    def __init__(self, root: Path | int, *, most: int, until: float = math.inf) -> None:
         """Prepare a walk.
 
         Args:
-            root: Top of the tree; if it is a link, it is not followed.
+            root: Top of the tree, as a path or a descriptor; if it is a link, it is not followed.
             most: Number of entries after which the walk ends.
             until: Time at which the walk ends, on the clock `time.monotonic`.
         """
@@ -110,14 +110,17 @@ class Walk:
 class Folders:
     """Opens nested directories of a tree; the directories on the last opened path stay open."""
 
-    def __init__(self, top: Path) -> None:
-        """Open the top directory of the tree.
+    def __init__(self, top: Path | int) -> None:
+        """Open the top directory of the tree, given by its path or by a descriptor.
 
         Raises:
             OSError: The directory does not exist, is a file, or cannot be read.
         """
         self._names: list[str] = []
-        self._kept = [os.open(top, _DIRECTORY)]
+        if isinstance(top, int):
+            self._kept = [os.open(".", _DIRECTORY, dir_fd=top)]
+        else:
+            self._kept = [os.open(top, _DIRECTORY)]
         """Descriptors of the top and of the first directories of the last path."""
         self._last: int | None = None
         """Descriptor of the last path's directory, if it is too deep for `_kept`."""

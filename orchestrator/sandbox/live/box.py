@@ -75,7 +75,7 @@ class Sandbox:
         owns: bool,
     ) -> None:
         """Store the arguments; use `create` or `connect` in place of this."""
-        self.files = Files(self.run)
+        self.files = Files(self.run, self.start, home.workspace)
         """The sandbox's files."""
         self._home = home
         self._about = about

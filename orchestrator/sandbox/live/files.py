@@ -7,18 +7,24 @@ timeout. What comes back is hostile, and bounded.
 
 import errno
 import io
+import math
 import os
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import closing, suppress
+from pathlib import Path, PurePosixPath
 
 from orchestrator.base.errors import EngineError
+from orchestrator.base.files.walk import Folders
 from orchestrator.base.text.sanitize import one_line
 from orchestrator.config.settings.values import Model
+from orchestrator.engine.places.in_place.archive import ArchiveError, pack, unpack
+from orchestrator.sandbox.live.process import Process
 from orchestrator.sandbox.models import WORKSPACE, Finished
 
 _PATIENCE = 120.0
+_MOST_PACKED = 10**7
 _MOST_LISTED = 100_000
 _LARGEST_LIST = 64 * 1024**2
 _READ = '[ -e "$1" ] || exit 41; [ -d "$1" ] && exit 42; [ -f "$1" ] || exit 43; exec cat -- "$1"'
@@ -70,9 +76,20 @@ class FileInfo(Model):
 class Files:
     """Read and write the files of a sandbox. Relative paths begin at `/workspace`."""
 
-    def __init__(self, run: Callable[..., Finished]) -> None:
-        """Store the function that runs a command: `Sandbox.run`."""
+    def __init__(
+        self, run: Callable[..., Finished], start: Callable[..., Process], workspace: Path | None
+    ) -> None:
+        """Store the arguments.
+
+        Args:
+            run: Runs a command in the sandbox: `Sandbox.run`.
+            start: Starts one: `Sandbox.start`.
+            workspace: The directory of this machine that the sandbox sees as `/workspace`; None if
+                it is elsewhere.
+        """
         self._run = run
+        self._start = start
+        self._workspace = workspace
 
     def read(self, path: str, *, limit: int = 100 * 1024**2) -> bytes:
         """Return the content of a regular file of at most `limit` bytes.
@@ -145,22 +162,33 @@ class Files:
         self._do('exec rm -rf -- "$1"', path)
 
     def upload(self, source: Path, target: str = ".") -> None:
-        """Copy a directory of this machine into a directory of the sandbox; links stay links.
+        """Copy a directory of this machine into a directory of the sandbox.
+
+        Links stay links, and what is neither file, directory nor link is left out. The image needs
+        the program `tar`.
 
         Raises:
-            OSError: A file cannot be read or written. The image needs the program `tar`.
+            OSError: A file cannot be read or written.
         """
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as archive:
-            archive.add(source, arcname=".", filter=_without_owner)
-        self._do(_UNPACK, target, stdin=packed.getvalue())
+        process = self._start(("sh", "-c", _UNPACK, "sh", _word(target)))
+        try:
+            # If the command ends early, its result says why.
+            with suppress(EngineError):
+                for piece in pack(source, limit=math.inf, most=_MOST_PACKED, top="."):
+                    process.write(piece)
+                process.close_stdin()
+        except BaseException:
+            process.kill()
+            raise
+        _checked(process.wait(), target)
 
     def download(
         self, source: str, target: Path, *, limit: int = 1024**3, most_files: int = 100_000
-    ) -> int:
+    ) -> None:
         """Copy a directory of the sandbox into a new directory of this machine.
 
-        Only regular files and directories are written, and none outside of `target`.
+        Only regular files and directories are written, and none outside of `target`; links and
+        special files are left out. Outside of `/workspace`, the image needs the program `tar`.
 
         Args:
             source: The directory.
@@ -168,59 +196,85 @@ class Files:
             limit: Maximum size in bytes of the files together.
             most_files: Maximum number of files and directories.
 
-        Returns:
-            The number of entries that were left out because they are neither.
-
         Raises:
             FileNotFoundError: There is no such directory.
+            NotADirectoryError: It is no directory.
             FileExistsError: `target` exists.
-            OSError: The files exceed a limit.
+            OSError: The files exceed a limit, or cannot be read or written.
         """
         target.mkdir(parents=True)
+        inside = PurePosixPath(WORKSPACE, source)
+        # protection: paths-of-callers-stay-in-sandbox
+        is_plain = ".." not in inside.parts and inside.is_relative_to(WORKSPACE)
+        if self._workspace is not None and is_plain:
+            with closing(Folders(self._workspace)) as folders:
+                try:
+                    below = folders.open("/".join(inside.relative_to(WORKSPACE).parts))
+                except OSError:
+                    # A link on the way is followed below, by the sandbox itself.
+                    below = None
+                if below is not None:
+                    try:
+                        unpack(
+                            pack(below, limit=limit, most=most_files), target, limit=limit,
+                            most=most_files,
+                        )  # fmt: skip
+                    except ArchiveError as error:
+                        raise OSError(errno.EFBIG, str(error), source) from error
+                    return
         # An archive has headers and padding of up to 1.5 KiB for each file.
         packed = self._do(_PACK, source, limit=limit + 2048 * most_files).stdout
-        left_out = size = files = 0
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r|") as archive:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+            size = files = 0
             for member in _members(archive):
                 files, size = files + 1, size + member.size
                 # protection: downloads-limited
                 if files > most_files or size > limit:
                     raise OSError(errno.EFBIG, "the files exceed the limit", source)
                 # protection: only-files-and-directories-are-downloaded
-                if not (member.isreg() or member.isdir()):
-                    left_out += 1
-                    continue
-                # protection: downloads-stay-in-their-directory
-                archive.extract(member, target, filter="data", set_attrs=True)
-        return left_out
+                if member.isreg() or member.isdir():
+                    # protection: downloads-stay-in-their-directory
+                    archive.extract(member, target, filter="data", set_attrs=True)
 
     def _do(self, script: str, *words: str, stdin: bytes | None = None, limit: int = 64 * 1024) -> (
         Finished
     ):  # fmt: skip
-        if any("\0" in word for word in words) or not words[0]:
-            raise OSError(errno.EINVAL, "a path is not empty and has no NUL", words[0])
-        # A path that begins with a hyphen is no option.
-        paths = [f"./{word}" if word.startswith("-") else word for word in words]
         done = self._run(
-            ("sh", "-c", script, "sh", *paths),
-            stdin=stdin, cwd=WORKSPACE, timeout=_PATIENCE, output_limit=limit + 64 * 1024,
+            ("sh", "-c", script, "sh", *map(_word, words)),
+            stdin=stdin, timeout=_PATIENCE, output_limit=limit + 64 * 1024,
         )  # fmt: skip
         if done.truncated or len(done.stdout) > limit:
             raise OSError(errno.EFBIG, f"larger than {limit:,} bytes", words[0])
-        if done.exit_code in _PROBLEMS:
-            number = _NUMBERS[done.exit_code]
-            raise _PROBLEMS[done.exit_code](number, os.strerror(number), words[0])
-        if not done.ok:
-            said = one_line(done.stderr.decode("utf-8", "replace"), limit=200)
-            if done.exit_code is None:
-                raise EngineError(
-                    f"the files of the sandbox cannot be used: {done.message}",
-                    key="sandbox.files-failed",
-                )
-            if "ermission denied" in said:
-                raise PermissionError(errno.EACCES, said, words[0])
-            raise OSError(errno.EIO, said or f"ended with {done.reason}", words[0])
+        return _checked(done, words[0])
+
+
+def _word(path: str) -> str:
+    """Return a path as an argument of a command, which takes it for no option."""
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "a path has no NUL", path)
+    return f"./{path}" if path.startswith("-") else path
+
+
+def _checked(done: Finished, path: str) -> Finished:
+    """Return the result of a command of ours, which succeeded.
+
+    Raises:
+        OSError: It did not.
+        EngineError: Its container ended first.
+    """
+    if done.exit_code in _PROBLEMS:
+        number = _NUMBERS[done.exit_code]
+        raise _PROBLEMS[done.exit_code](number, os.strerror(number), path)
+    if done.ok:
         return done
+    said = one_line(done.stderr.decode("utf-8", "replace"), limit=200)
+    if done.exit_code is None:
+        raise EngineError(
+            f"the files of the sandbox cannot be used: {done.message}", key="sandbox.files-failed"
+        )
+    if "ermission denied" in said:
+        raise PermissionError(errno.EACCES, said, path)
+    raise OSError(errno.EIO, said or f"ended with {done.reason}", path)
 
 
 def _info(name: str, fields: list[str]) -> FileInfo:
@@ -231,12 +285,6 @@ def _info(name: str, fields: list[str]) -> FileInfo:
         name=name, kind=kinds.get(stat.S_IFMT(mode), "special"), mode=stat.S_IMODE(mode),
         size=size, modified=modified, user=user, group=group,
     )  # fmt: skip
-
-
-def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    return member
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -31,7 +31,7 @@ class ArchiveError(Exception):
 
 
 def pack(
-    root: Path,
+    root: Path | int,
     *,
     limit: float,
     most: int,
@@ -41,7 +41,7 @@ def pack(
     """Yield an archive of a directory, piece by piece, without following links.
 
     Args:
-        root: The directory.
+        root: The directory, or a descriptor of it.
         limit: Maximum size of all files in bytes.
         most: Maximum number of entries.
         top: Path of the directory in the archive. Without it, the directory itself is no entry,
@@ -58,7 +58,7 @@ def pack(
 
 
 def entries(
-    root: Path,
+    root: Path | int,
     *,
     limit: float,
     most: int,
@@ -71,7 +71,7 @@ def entries(
     size = 0
     try:
         if top:
-            yield from _entry(top, root.lstat(), "", 0)
+            yield from _entry(top, os.stat(folders.open("")), "", 0)
         for path, info in walk:
             kind = stat.S_IFMT(info.st_mode)
             full = f"{top}/{path}" if top else path
