@@ -8,7 +8,6 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.machine import process_is_gone
@@ -23,10 +22,10 @@ from orchestrator.engine.interface.labels import (
     WORKER,
 )
 from orchestrator.engine.interface.protocol import ContainerEngine, Leftover
-from orchestrator.engine.interface.run_engine import RunEngine
 from orchestrator.engine.places.place import RemoteEngine, is_shared
 from orchestrator.repository.git_directory import git_dir_named_by
 from orchestrator.repository.repository import DIRECTORIES, Repository
+from orchestrator.runs.cleanup.report import Cleanup
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import is_run_id
@@ -67,24 +66,8 @@ def find_leftovers(repository: Repository, engine: ContainerEngine) -> dict[str,
     return found
 
 
-class Job(Protocol):
-    """A cleanup of several runs, which may have used different engines."""
-
-    repository: Repository
-    engine: ContainerEngine | None
-    dry_run: bool
-    leftovers: dict[str, list[Leftover]]
-    problems: list[str]
-    others: list[str]
-    removed: int
-    known: dict[RunEngine, bool]
-    """Whether the engine of a run is that of the command."""
-    failed: dict[RunEngine | None, OrchestratorError]
-    """Why engines of runs cannot be used; each is tried once."""
-
-
 @contextmanager
-def engine_of(job: Job, run: RunOutline) -> Iterator[None]:
+def engine_of(job: Cleanup, run: RunOutline) -> Iterator[None]:
     """Use a run's own engine in the block, if that of the command is another one, or missing."""
     used, mine = run.engine_used, (job.engine, job.leftovers)
     # Who has no Docker may have a cluster.
@@ -159,7 +142,7 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
     return stuck
 
 
-def remove_stray(job: Job) -> None:
+def remove_stray(job: Cleanup) -> None:
     """Remove engine objects that belong to no recorded run, as after a killed `orchestrator init`.
 
     If the engine fails before a run's first worker starts, the run removes its directory, but its

@@ -7,10 +7,8 @@ run meanwhile.
 """
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from orchestrator.base.errors import ConfigError, OrchestratorError, RepositoryE
 from orchestrator.base.text.quantities import count
 from orchestrator.base.text.split_lines import split_lines
 from orchestrator.engine.interface.protocol import ContainerEngine, Leftover
-from orchestrator.engine.interface.run_engine import RunEngine
 from orchestrator.repository.checkouts.disarm import give_back
 from orchestrator.repository.incoming.kept_refs import list_kept
 from orchestrator.repository.incoming.packed_work import HarvestRefusedError
@@ -43,7 +40,7 @@ from orchestrator.runs.cleanup.orphans import (
     remove_stray,
     worker_of,
 )
-from orchestrator.runs.cleanup.report import CleanedWorker, CleanupReport
+from orchestrator.runs.cleanup.report import CleanedWorker, Cleanup, CleanupReport
 from orchestrator.runs.cleanup.retention import (
     conclude,
     drop_files,
@@ -58,48 +55,6 @@ from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import read_record
 from orchestrator.state.secret_files import forget
 from orchestrator.worker.workspace.shared_checkout import prune_checkouts
-
-
-@dataclass(kw_only=True)
-class _Cleanup:
-    """The options and the progress of one cleanup."""
-
-    repository: Repository
-    engine: ContainerEngine | None
-    wanted: Wanted
-    purge: bool
-    dry_run: bool
-    owners: dict[int, RecordedWorker]
-    refs: frozenset[str]
-    backups: list[tuple[str, int, str]]
-    leftovers: dict[str, list[Leftover]] = field(default_factory=dict)
-    cleaned: list[CleanedWorker] = field(default_factory=list)
-    live: list[str] = field(default_factory=list)
-    removed: int = 0
-    problems: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
-    purged: list[str] = field(default_factory=list)
-    unchecked: list[str] = field(default_factory=list)
-    freed: int = 0
-    known: dict[RunEngine, bool] = field(default_factory=dict)
-    failed: dict[RunEngine | None, OrchestratorError] = field(default_factory=dict)
-    unreached: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Runs that may have containers left, by their engine and why it cannot be used."""
-
-    def report(self) -> CleanupReport:
-        for engine, runs in self.unreached.items():
-            which = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
-            self.problems.append(f"containers of {which}, {engine}")
-        return CleanupReport(
-            workers=tuple(sorted(self.cleaned, key=lambda worker: worker.worker_id)),
-            live=tuple(self.live),
-            others=tuple(self.others),
-            leftovers=self.removed,
-            problems=tuple(self.problems),
-            purged=tuple(self.purged),
-            freed=self.freed,
-            unchecked=tuple(self.unchecked),
-        )
 
 
 def cleanup(
@@ -130,7 +85,7 @@ def cleanup(
     if run_id is not None:
         runs = [find_run(runs, run_id)]
     backups = [*list_backups(repository), *list_attempts(repository), *list_kept(repository)]
-    job = _Cleanup(
+    job = Cleanup(
         repository=repository,
         engine=engine,
         wanted=wanted or Wanted(),
@@ -166,7 +121,7 @@ def cleanup(
 
 
 @contextmanager
-def _noting(job: _Cleanup) -> Iterator[None]:
+def _noting(job: Cleanup) -> Iterator[None]:
     try:
         yield
     except RepositoryError as error:
@@ -187,7 +142,7 @@ def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> No
         )
 
 
-def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
+def _clean_run(job: Cleanup, run: RunDirectory) -> None:
     # protection: users-cleanups-name-runs-of-others
     if (user := run.other_user) is not None:
         if _concerns(job, read_outline(run)):
@@ -216,7 +171,7 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
             _clean_ended(job, run, workers)
 
 
-def _clean_ended(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
+def _clean_ended(job: Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
     """Remove the named workers of a live run that have ended; its process needs everything else."""
     # Imported here because it imports most of what runs a worker, and few cleanups need it.
     from orchestrator.worker.turns.turns import awaits_turn
@@ -241,13 +196,13 @@ def _clean_ended(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]
                 job.freed += drop_files(worker, refused_too=False)
 
 
-def _concerns(job: _Cleanup, outline: RunOutline | None) -> bool:
+def _concerns(job: Cleanup, outline: RunOutline | None) -> bool:
     """Return whether a run has one of the wanted workers, as far as this is known."""
     numbers = {spec.worker_id for spec in outline.workers} if outline else set()
     return not job.wanted.workers or not numbers.isdisjoint(job.wanted.workers)
 
 
-def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
+def _clean_workers(job: Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
     if job.engine is None and any(run.result(worker.number) is None for worker in workers):
         job.unchecked.append(run.run_id)
     owned = {number for number, owner in job.owners.items() if owner.directory.path == run.path}
@@ -302,7 +257,7 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
 
 
 def _remove_leftovers(
-    job: _Cleanup, run: RunDirectory, chosen: set[int], *, keep: Sequence[Leftover] = ()
+    job: Cleanup, run: RunDirectory, chosen: set[int], *, keep: Sequence[Leftover] = ()
 ) -> set[int | None]:
     """Remove engine objects of the chosen workers; return workers with containers left.
 
@@ -328,7 +283,7 @@ def _remove_leftovers(
     return {worker_of(left) for left in left_over if left.kind == "container"}
 
 
-def _remove_shared(job: _Cleanup) -> None:
+def _remove_shared(job: Cleanup) -> None:
     """Remove the checkouts and packs that runs share, but no checkout that a run uses now."""
     checkouts = partial(prune_checkouts, job.repository, keep=0)
     for remove in (checkouts, partial(remove_packs, job.repository.state_dir)):
@@ -338,7 +293,7 @@ def _remove_shared(job: _Cleanup) -> None:
             job.problems.append(getattr(error, "message", str(error)))
 
 
-def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedWorker:
+def _clean(job: Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedWorker:
     result = CleanedWorker(
         run_id=worker.directory.run_id,
         worker_id=worker.number,
@@ -360,7 +315,7 @@ def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedW
     return result.model_copy(update={"backup": backup, "kept_refs": kept})
 
 
-def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
+def _keep_and_remove(job: Cleanup, worker: RecordedWorker) -> str | None:
     repository = job.repository
     with repository.lock():
         if not worker.still_owns_its_number(repository):
@@ -379,7 +334,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     return backup
 
 
-def _recover(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
+def _recover(job: Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     """Commit a dead run's worker's files to the worker's branch; return a note for the report."""
     if job.engine is None:
         # An engine that was not asked, because that of the command is missing, may have the work.
@@ -411,7 +366,7 @@ def _recover(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     return "; ".join(("the run died; its work was committed before the removal", *notes))
 
 
-def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
+def _purge_landings(job: Cleanup, runs: Iterable[RunDirectory]) -> None:
     """Remove the records of `orchestrator merge`, which keep the commits before each merge."""
     listed = job.repository.git.text("for-each-ref", "--format=%(refname)", LANDED)
     wanted = {f"{LANDED}{run.run_id}" for run in runs if run.other_user is None}
@@ -421,12 +376,10 @@ def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
             job.repository.git.run("update-ref", "-d", ref)
 
 
-def _purge(job: _Cleanup, run: RunDirectory, numbers: set[int]) -> None:
+def _purge(job: Cleanup, run: RunDirectory, numbers: set[int]) -> None:
     for run_id, number, ref in job.backups:
-        if run_id != run.run_id or number not in numbers:
-            continue
-        if not job.wanted.allows_purge(job.repository, run_id, number, ref):
-            continue
-        job.purged.append(ref)
-        if not job.dry_run:
-            job.repository.git.run("update-ref", "-d", ref)
+        is_chosen = run_id == run.run_id and number in numbers
+        if is_chosen and job.wanted.allows_purge(job.repository, run_id, number, ref):
+            job.purged.append(ref)
+            if not job.dry_run:
+                job.repository.git.run("update-ref", "-d", ref)
