@@ -20,17 +20,8 @@ from orchestrator.faces.web.actions import Actions, merge_page, pick_page
 from orchestrator.faces.web.artifacts import artifacts_of, content
 from orchestrator.faces.web.commands import MakeForm, MakeWorkerForm
 from orchestrator.faces.web.comments import change_comments
-from orchestrator.faces.web.forms import (
-    RUN_FORMS,
-    WORKER_FORMS,
-    Asked,
-    answer,
-    can_run_again,
-    job_page,
-    new_run_form,
-    place_of,
-    place_of_new,
-)
+from orchestrator.faces.web.form_pages import Asked, answer, job_page, place_of, place_of_new
+from orchestrator.faces.web.forms import RUN_FORMS, WORKER_FORMS, can_run_again, new_run_form
 from orchestrator.faces.web.logs import Log, Piece, logs_of, raw, read_after, read_before, read_rest
 from orchestrator.faces.web.rendering import Page, Site, message_page, template_text
 from orchestrator.faces.web.run_catalog import RunCatalog

@@ -13,7 +13,8 @@ from orchestrator.base.files.safe_open import read_limited
 from orchestrator.base.text.sanitize import lines
 from orchestrator.faces.web.commands import Commands, Values
 from orchestrator.faces.web.diffs import Diff, worker_diff
-from orchestrator.faces.web.forms import Asked, continue_form, place_of, start, takes_commands
+from orchestrator.faces.web.form_pages import Asked, place_of, start
+from orchestrator.faces.web.forms import continue_form, takes_commands
 from orchestrator.faces.web.rendering import path_of
 from orchestrator.faces.web.view import View
 from orchestrator.state.record.worker_view import WorkerView

@@ -1,14 +1,13 @@
-"""The forms of web pages that start commands, and the pages about these commands."""
+"""The forms of web pages that start commands."""
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.events import Notice
 from orchestrator.base.results import Status
-from orchestrator.base.text.sanitize import lines, one_line
+from orchestrator.base.text.sanitize import one_line
 from orchestrator.config.fields import FIELDS, FieldPath
 from orchestrator.config.loading.bounds import key_of
 from orchestrator.config.loading.loading import load_settings
@@ -16,22 +15,17 @@ from orchestrator.config.settings.container import NETWORKS
 from orchestrator.config.settings.presets import PRESETS
 from orchestrator.config.settings.run import ParallelConfig
 from orchestrator.faces.web.commands import (
-    Commands,
     Field,
     Form,
-    Job,
     MakeForm,
     MakeWorkerForm,
-    Values,
 )
-from orchestrator.faces.web.rendering import Page, Site, path_of, render
 from orchestrator.faces.web.settings import config_of_worker
-from orchestrator.faces.web.view import View, summary_of
+from orchestrator.faces.web.view import View
 from orchestrator.repository.repository import LANDED, Repository
 from orchestrator.state.landing_record import Landed, read_record
 from orchestrator.state.record.states import RunState
 from orchestrator.state.record.worker_view import WorkerView
-from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord
 
 _REDACTED = "[redacted:"
@@ -39,8 +33,6 @@ _MIB = 1024**2
 _MOST_NAMED = 12
 _MOST_MERGES = 20
 """Maximum number of merges of a run that a page reads."""
-
-# --- Forms of runs.
 
 
 def merges(view: View) -> list[Landed]:
@@ -163,9 +155,6 @@ RUN_FORMS: Mapping[str, MakeForm] = {
 }
 """The forms of a run, by the last part of the address."""
 
-# --- Forms of workers.
-
-
 _NEW_SETTINGS = (
     Field(name="model", label="Model", flag="--model", help="Default: as before."),
     Field(name="timeout", label="Time limit in seconds", flag="--timeout-per-worker", kind="number",
@@ -241,8 +230,6 @@ def takes_commands(view: View, worker: WorkerView) -> bool:
 
 WORKER_FORMS: Mapping[str, MakeWorkerForm] = {"retry": retry_form, "continue": continue_form}
 """The forms of a worker, by the last part of the address."""
-
-# --- The form of a new run, which may repeat the settings of an earlier run.
 
 _NEW = (
     Field(name="task", label="Task", flag="--task", kind="tasks",
@@ -347,127 +334,3 @@ def _texts(value: Any, *, in_bytes: bool) -> tuple[str, ...]:  # noqa: ANN401
     if isinstance(value, (tuple, list)):
         return tuple(getattr(item, "run", None) or str(item) for item in value)
     return (f"{value:g}" if isinstance(value, float) else str(value),)
-
-
-# --- Pages.
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The form that a browser asks for, and where it belongs."""
-
-    form: Form
-    repository: Repository
-    place: Mapping[str, object]
-    """Variables of the template."""
-    run: RunDirectory | None = None
-    notes: tuple[str, ...] = ()
-
-
-def answer(commands: Commands, site: Site, asked: Asked, given: Values | None) -> Page | str:
-    """Return the page of a form, or start its command.
-
-    Args:
-        commands: Starts the command.
-        site: The properties that all pages have.
-        asked: The form.
-        given: The fields of the sent form; None returns the form as it is at first.
-
-    Returns:
-        The page to show, or the address of the page to show next.
-    """
-    form, problem, preview = asked.form, "", ""
-    # A browser does not send empty fields of checkboxes.
-    values = given if given is not None else {item.name: item.values for item in form.fields}
-    how = next(iter((given or {}).get("how", ())), "")
-    try:
-        line = form.line(values)
-        told = next(iter(values.get("previewed", ())), "").replace("\r\n", "\n")
-        # protection: only-previewed-commands-are-started
-        if how == "start" and form.preview and told != line:
-            how = "preview"
-        if how == "start":
-            return start(commands, asked, values)[1]
-        if how == "preview" and form.preview:
-            code, said = commands.preview(form, values, asked.repository.top)
-            preview, problem = ("", said) if code else (said or "There is nothing to do.", "")
-    except OrchestratorError as error:
-        line, problem = "", "\n".join(text for text in (error.message, error.hint) if text)
-    page = render("command.html", site, {
-        **asked.place,
-        "form": form,
-        "rows": [*_rows(form, values)],
-        "line": lines(line),
-        "told": line,
-        "preview": preview,
-        "problem": one_line(problem, limit=2000),
-        "notes": [one_line(note, limit=500) for note in asked.notes],
-    })  # fmt: skip
-    return replace(page, status=409) if problem else page
-
-
-def start(commands: Commands, asked: Asked, values: Values) -> tuple[Job, str]:
-    """Start the command of a form; return it, and the address to show next."""
-    run, repository = asked.run, asked.repository
-    job = commands.start(asked.form, values, repository.top, run_id=run.run_id if run else None)
-    if run is not None and run.path.is_dir():
-        line = one_line(asked.form.line_to_record(values), limit=300)
-        run.log_event(Notice(message=f"web view: the user started `{line}`"))
-    return job, _done_at(str(asked.place["repository"]), job, run)
-
-
-def _rows(form: Form, values: Values) -> Iterator[dict[str, object]]:
-    for item in form.fields:
-        texts = [text for text in values.get(item.name, ()) if text.strip()]
-        if item.kind == "tasks":
-            # One more than there are, for a further task.
-            texts = [*texts, ""]
-        elif item.kind == "lines":
-            texts = ["\n".join(texts)]
-        elif item.kind == "text" and item.name == "models":
-            texts = [",".join(texts)]
-        yield {"field": item, "texts": texts or [""], "is_set": any(texts)}
-
-
-def place_of(view: View, number: int | None = None) -> dict[str, object]:
-    """Return where a form of a run, or of one of its workers, belongs."""
-    run_id, repository = view.snapshot.run_id, view.run.repository
-    return {
-        "repository": repository,
-        "run_id": run_id,
-        "workers": summary_of(view).workers,
-        "back": path_of(repository, run_id, number),
-    }
-
-
-def place_of_new(repository: str) -> dict[str, object]:
-    """Return where the form of a new run belongs."""
-    return {"repository": repository, "run_id": "", "workers": (), "back": "/"}
-
-
-def job_page(site: Site, repository: str, job: Job) -> Page:
-    """Return the page about a command that was started; it is refreshed until the end."""
-    code, output = job.code, job.output
-    run_id, tab = job.target
-    goes_on = job.form.goes_on and code is None
-    values = {
-        "repository": repository,
-        "job": job,
-        "code": code,
-        "line": lines(job.line),
-        "output": output,
-        "target": path_of(repository, run_id, tab) if run_id and (job.is_good or goes_on) else "",
-        "back": path_of(repository, job.run_id) if job.run_id else "/",
-    }
-    version = f"command-{job.number}-{code}-{len(output)}"
-    return render("job.html", site, values, version=version, live=code is None)
-
-
-def _done_at(repository: str, job: Job, run: RunDirectory | None) -> str:
-    """Return the address to show after a command was started: what it did, or its own page."""
-    run_id, tab = job.target
-    # The page of a run that is not live yet would not be refreshed.
-    goes_on = job.form.goes_on and job.code is None and run is not None and run.is_live()
-    if run_id is not None and (goes_on or (job.is_good and not job.form.shows_output)):
-        return path_of(repository, run_id, tab)
-    return path_of(repository, "command", job.number)

@@ -5,11 +5,11 @@ A test that uses a constant, such as a table, gets a copy in its place: a change
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 
 from orchestrator.review.judging.case_source import CaseName, CaseSource, ChanceOf, Strength
 from orchestrator.review.judging.python_mutants import change_text
+from orchestrator.review.judging.text_tests import TextTest, find_tests
 from orchestrator.review.judging.tokens import Language, Source, read_source
 
 _LARGEST = 20_000
@@ -30,19 +30,7 @@ _NUMBER = re.compile(r"(\d+)(\.\d+)?((?:[iu](?:8|16|32|64|128|size)|f32|f64|n)?)
 _PLAIN_TEXT = re.compile(r"""b?(["'`])((?:(?!\1)[^\\\n$])*)\1""")
 _CHANGES = frozenset({"push", "pop", "shift", "unshift", "splice", "sort", "reverse", "append"})
 _NO_COPY = frozenset({"function", "func", "fn", "await", "async", "class", "yield"})
-_HOLE = re.compile(r"\$\{[^}]*\}|%[a-zA-Z%#]|\$[\w.]+")
 _ENDS = {"js": ";", "rust": ";", "go": ""}
-
-
-@dataclass(frozen=True)
-class _Test:
-    """A test: its name, and its first and last token; for a table around it, those of the table."""
-
-    name: str
-    start: int
-    end: int
-    body: int | None
-    """The opening bracket of the statements."""
 
 
 class TextSource(CaseSource):
@@ -57,7 +45,7 @@ class TextSource(CaseSource):
         self._language = language
         source = read_source(content.decode("utf-8"), language)
         self._source = read_source(_with_constants(source, language), language)
-        self._tests = [*_find_tests(self._source, language)]
+        self._tests = [*find_tests(self._source, language)]
         self.names = tuple(CaseName(test.name) for test in self._tests)
 
     def strengths(self) -> tuple[Strength, ...]:
@@ -102,7 +90,7 @@ class TextSource(CaseSource):
             text = text[:start] + new + text[end:]
         return f"{text.rstrip()}\n// {chance_of(-1).getrandbits(64)}\n".encode()
 
-    def _literals(self, test: _Test) -> tuple[list[int], Strength]:
+    def _literals(self, test: TextTest) -> tuple[list[int], Strength]:
         """Return the literals of the best group in a test, and what their change proves."""
         source = self._source
         if sure := [*_sure(source, test, self._language)]:
@@ -132,7 +120,7 @@ def _only_literal(source: Source, part: range) -> int | None:
     return places[0] if is_whole else None
 
 
-def _sure(source: Source, test: _Test, language: Language) -> Iterator[int]:
+def _sure(source: Source, test: TextTest, language: Language) -> Iterator[int]:
     """Yield literals that are always compared if the test runs to its end."""
     body = test.body
     if body is None or any(
@@ -294,118 +282,9 @@ def _change(literal: str, chance: Random) -> str:
     return f"{digits[:place]}{digit}{digits[place + 1 :]}{number[2] or ''}{number[3]}"
 
 
-def _find_tests(source: Source, language: Language) -> Iterator[_Test]:
-    found = {"js": _js_tests, "go": _go_tests, "rust": _rust_tests}[language](source)
-    tests = [*found]
-    for test in tests:
-        yield _with_loop(source, test, tests) if language == "js" else test
-
-
-def _js_tests(source: Source) -> Iterator[_Test]:
-    place = 0
-    while place < len(source.tokens):
-        start, place = place, place + 1
-        if source.said(start) not in ("test", "it", "specify") or not source.is_name(start):
-            continue
-        if source.said(start - 1) in (".", "function", "const", "let", "{", ",") and not (
-            source.said(start - 1) in ("{", ",") and source.said(start + 1) == "("
-        ):
-            continue
-        opening = start + 1
-        if source.said(opening) == "." and source.said(opening + 1) in ("each", "concurrent"):
-            has_table = source.said(opening + 1) == "each"
-            opening += 2
-            if has_table and opening in source.ends:
-                opening = source.ends[opening] + 1
-            elif has_table:
-                opening += 1
-        if source.said(opening) != "(" or opening not in source.ends:
-            continue
-        end = source.ends[opening]
-        if opening + 1 < end and source.tokens[opening + 1].kind in ("text", "template"):
-            said = source.tokens[opening + 1].text[1:-1]
-            is_plain = source.tokens[opening + 1].kind == "text" and start + 1 == opening
-            chunks = [said] if is_plain else _HOLE.split(said)
-            name = max(chunks, key=len).strip() if chunks else ""
-            if len(name) >= 3 and "\\" not in name:
-                yield _Test(name, start, end + 1, _body_of(source, opening))
-                place = end
-
-
-def _body_of(source: Source, opening: int) -> int | None:
-    for place in range(opening, source.ends[opening]):
-        is_arrow = source.said(place - 2) == "=" and source.said(place - 1) == ">"
-        is_function = source.said(place - 1) == ")"
-        if source.said(place) == "{" and source.parents[place] == opening:
-            return place if is_arrow or is_function else None
-    return None
-
-
-def _with_loop(source: Source, test: _Test, tests: Sequence[_Test]) -> _Test:
-    """Return a test with the loop around it, whose table then is its own, if it is alone there."""
-    start, end = test.start, test.end
-    place = source.parents[test.start]
-    while place >= 0:
-        others = [item for item in tests if place < item.start < source.ends[place]]
-        if len(others) > 1:
-            break
-        head = place
-        if source.said(place) == "{" and source.said(place - 1) == ")":
-            opening = next(item for item, other in source.ends.items() if other == place - 1)
-            head = opening - 1 if source.said(opening - 1) == "for" else place
-            if head != place:
-                start, end = head, source.ends[place] + 1
-        elif source.said(place) == "(" and source.said(place - 1) in ("forEach", "map"):
-            head = place - 3
-            if source.said(head) in ("]", ")"):
-                head = next(item for item, other in source.ends.items() if other == head)
-            start, end = head, source.ends[place] + 1
-        elif source.said(place) == "(" and source.said(place - 1) == ")":
-            opening = next(item for item, other in source.ends.items() if other == place - 1)
-            if source.said(opening - 1) == "each":
-                start, end = opening, source.ends[place] + 1
-        place = source.parents[place]
-    return _Test(test.name, start, end, test.body)
-
-
-def _go_tests(source: Source) -> Iterator[_Test]:
-    for place in range(len(source.tokens) - 6):
-        name = source.said(place + 1)
-        if source.said(place) == "func" and re.fullmatch(r"Test\w*", name):
-            opening = place + 2
-            if source.said(opening) == "(" and source.said(source.ends[opening] + 1) == "{":
-                body = source.ends[opening] + 1
-                yield _Test(name, place, source.ends[body] + 1, body)
-
-
-def _rust_tests(source: Source) -> Iterator[_Test]:
-    place = 0
-    while place < len(source.tokens):
-        start = place
-        is_test = False
-        while source.said(place) == "#" and source.said(place + 1) == "[":
-            said = [source.said(item) for item in range(place + 2, source.ends[place + 1])]
-            is_test |= "test" in said[:4] and said[:1] != ["cfg"]
-            is_test |= said[:1] in (["rstest"], ["test_case"])
-            place = source.ends[place + 1] + 1
-        if place == start:
-            place += 1
-            continue
-        while source.said(place) in ("pub", "async", "const"):
-            place += 1
-        if is_test and source.said(place) == "fn":
-            body = next(
-                (item for item in range(place, len(source.tokens)) if source.said(item) == "{"),
-                None,
-            )
-            if body is not None:
-                yield _Test(source.said(place + 1), start, source.ends[body] + 1, body)
-                place = body
-
-
 def _with_constants(source: Source, language: Language) -> str:
     """Return the text, in which tests have copies of the constants that they use."""
-    tests = [*_find_tests(source, language)]
+    tests = [*find_tests(source, language)]
     constants = dict(_constants(source, language, tests))
     edits = list[tuple[int, int, str]]()
     for test in tests:
@@ -424,7 +303,7 @@ def _with_constants(source: Source, language: Language) -> str:
 
 
 def _constants(
-    source: Source, language: Language, tests: Sequence[_Test]
+    source: Source, language: Language, tests: Sequence[TextTest]
 ) -> Iterator[tuple[str, str]]:
     """Yield names and values of constants outside of tests; each name must be declared once."""
     words = {"js": ("const",), "go": ("var", "const"), "rust": ("const", "static")}[language]
