@@ -8,7 +8,7 @@ the run of the report. No label has a value that a task could choose.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from orchestrator.base.results import RunResult, Status, WorkerResult
+from orchestrator.base.results import RunResult, Status
 from orchestrator.runs.reports.model import RunReport
 from orchestrator.state.run_directory import all_runs
 
@@ -56,10 +56,6 @@ def _counters(results: list[RunResult]) -> Iterator[str]:
     ):
         yield from _family(name, "counter", unit)
         yield _line(name, amount)
-    yield from _durations(workers)
-
-
-def _durations(workers: list[WorkerResult]) -> Iterator[str]:
     name = "worker_duration_seconds"
     yield from _family(name, "histogram", "Duration of the workers' containers by status.")
     for status in Status:

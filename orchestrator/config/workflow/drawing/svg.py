@@ -58,7 +58,13 @@ class _Drawing:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         nodes = shape.nodes
-        self._rows = _place_in_rows(nodes)
+        rows = [0] * len(nodes)
+        for depth in range(max(node.depth for node in nodes) + 1):
+            column = [number for number, node in enumerate(nodes) if node.depth == depth]
+            column.sort(key=lambda number: fmean([rows[n] for n in nodes[number].after] or [0]))
+            for row, number in enumerate(column):
+                rows[number] = row
+        self._rows = rows
         far = {
             before for before, after in shape.edges if nodes[after].depth > nodes[before].depth + 1
         }
@@ -118,17 +124,6 @@ class _Drawing:
                 f'dominant-baseline="central" textLength="{len(node.name) * _CHARACTER}">'
                 f"{_text(node.name)}</text></g>"
             )
-
-
-def _place_in_rows(nodes: tuple[Node, ...]) -> list[int]:
-    """Return the row of each node: nodes are near the rows of the nodes that they depend on."""
-    rows = [0] * len(nodes)
-    for depth in range(max(node.depth for node in nodes) + 1):
-        column = [number for number, node in enumerate(nodes) if node.depth == depth]
-        column.sort(key=lambda number: fmean([rows[n] for n in nodes[number].after] or [0]))
-        for row, number in enumerate(column):
-            rows[number] = row
-    return rows
 
 
 def _curve(x: int, y: int, end: int) -> str:

@@ -5,7 +5,7 @@ snapshot of the run.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import IO, Any, Literal, Self, cast
 
@@ -146,7 +146,19 @@ class BoardView:
         parts = [f"{len(finished)} of {len(run.workers)} done"]
         parts += [f"{len(queued)} queued"] if queued else []
         rest = ", ".join(filter(None, [*parts, estimate(run)]))
-        return Group(_table(rows, columns), *below, *_reasons(run), Text(rest))
+        table = Table(box=None, pad_edge=False, expand=True)
+        widest = _NARROW if _MEASURES[0] in columns else _WIDE
+        for name in columns:
+            justify: Literal["left", "right"] = "right" if name in _MEASURES else "left"
+            most = max(widest, len(NEEDS_ATTENTION)) if name == "state" else widest
+            room: dict[str, Any] = {"ratio": 1} if name == _LINE else {"max_width": most}
+            table.add_column(name.upper(), no_wrap=True, justify=justify, **room)
+        for row in rows:
+            style = {"state": _STYLES.get(row["state"], "")}
+            table.add_row(
+                *(Text(one_line(row[name]), style=style.get(name, "")) for name in columns)
+            )
+        return Group(table, *below, *_reasons(run), Text(rest))
 
 
 def _cells(worker: WorkerView) -> dict[str, str]:
@@ -172,20 +184,6 @@ def _cells(worker: WorkerView) -> dict[str, str]:
         _NETWORK: f"{made.connections}{refused}" if made else "",
         _LINE: worker.line,
     }
-
-
-def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, expand=True)
-    widest = _NARROW if _MEASURES[0] in columns else _WIDE
-    for name in columns:
-        justify: Literal["left", "right"] = "right" if name in _MEASURES else "left"
-        most = max(widest, len(NEEDS_ATTENTION)) if name == "state" else widest
-        room: dict[str, Any] = {"ratio": 1} if name == _LINE else {"max_width": most}
-        table.add_column(name.upper(), no_wrap=True, justify=justify, **room)
-    for row in rows:
-        style = {"state": _STYLES.get(row["state"], "")}
-        table.add_row(*(Text(one_line(row[name]), style=style.get(name, "")) for name in columns))
-    return table
 
 
 def _reasons(run: RunView) -> list[Text]:
