@@ -38,10 +38,14 @@ def stage_access(config: ParallelConfig) -> StageAccess:
         return Access(network, own or (() if differs else ours.allow))
 
     task, setup = access(ours.network), access(config.setup_network, ours.setup_allow)
+    is_given = bool(config.isolation.git_read) and config.isolation.keys == "broker"
+    has_setup = bool(config.project.setup) and "setup" not in config.closed_stages
+    # Only one of a worker's networks can have the IP address by which the broker recognises it.
+    has_address = setup == task or not config.project.services
     return StageAccess(
         task=task,
         setup=setup,
-        setup_reads=_setup_reads(config, same_network=setup == task),
+        setup_reads=is_given and has_address and has_setup,
         teardown=access(config.teardown_network),
         checks=access(ours.check_network, ours.check_allow),
     )
@@ -58,18 +62,4 @@ def accesses_with_network(config: ParallelConfig) -> tuple[Access, ...]:
     )
     return tuple(
         dict.fromkeys(access for access, is_used in used if is_used and access.network != "none")
-    )
-
-
-def _setup_reads(config: ParallelConfig, *, same_network: bool) -> bool:
-    """Return whether the setup commands read private repositories through the broker.
-
-    Setup commands cannot do so if the worker has services and the network access of the setup
-    differs from that of the task. Only one of the worker's networks can then have the IP address by
-    which the broker recognises the worker.
-    """
-    is_given = bool(config.isolation.git_read) and config.isolation.keys == "broker"
-    is_alone = same_network or not config.project.services
-    return (
-        is_given and is_alone and bool(config.project.setup) and "setup" not in config.closed_stages
     )

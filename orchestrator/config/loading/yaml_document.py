@@ -129,7 +129,23 @@ class _Reader:
                 return Node([self.node(item) for item in node.value], line)
         finally:
             self._depth -= 1
-        value = _scalar(node)
+        # A collection's tag can be written on a scalar: `!!map x`.
+        read = _SCALARS.get(node.tag.removeprefix(_YAML), str)
+        if read is str and isinstance(node, yaml.ScalarNode) and node.style is None:
+            # A text without quotes ends where a number sign begins a comment: `fix #12`.
+            mark = node.end_mark
+            cut = _COMMENT.match(mark.buffer or "", mark.pointer)
+            if cut is not None:
+                word = one_line(cut["word"], limit=40)
+                raise _error_at(
+                    f"the text ends before `{word}`, which begins a comment: "
+                    "put quotes around the text",
+                    mark,
+                )
+        try:
+            value = read(str(node.value))
+        except ValueError as error:
+            raise _error_at(f"not a usable number: {error}", node.start_mark) from error
         return Node(value, line, str(node.value) if isinstance(value, SPELLED) else None)
 
     def _mapping(self, node: yaml.MappingNode) -> dict[str, Node]:
@@ -151,26 +167,6 @@ class _Reader:
             # key.
             members[key] = replace(value, line=key_node.start_mark.line + 1)
         return {**merged, **members}
-
-
-def _scalar(node: yaml.Node) -> object:
-    # A collection's tag can be written on a scalar: `!!map x`.
-    read = _SCALARS.get(node.tag.removeprefix(_YAML), str)
-    if read is str and isinstance(node, yaml.ScalarNode) and node.style is None:
-        # A text without quotes ends where a number sign begins a comment: `fix #12`.
-        mark = node.end_mark
-        cut = _COMMENT.match(mark.buffer or "", mark.pointer)
-        if cut is not None:
-            word = one_line(cut["word"], limit=40)
-            raise _error_at(
-                f"the text ends before `{word}`, which begins a comment: "
-                "put quotes around the text",
-                mark,
-            )
-    try:
-        return read(str(node.value))
-    except ValueError as error:
-        raise _error_at(f"not a usable number: {error}", node.start_mark) from error
 
 
 _SCALARS: Mapping[str, Callable[[str], object]] = {

@@ -50,13 +50,22 @@ def summarise(
     slots = max(min(slots, len(results)), 1)
     seconds = {result.name: result.duration for result in ran if result.name is not None}
     path = _critical(workflow, seconds) if workflow else ()
+    moments = []
+    for result in ran:
+        if result.started_at is not None:
+            end = result.started_at + timedelta(seconds=result.duration)
+            moments += [(result.started_at, 1), (end, -1)]
+    running = widest = 0
+    for _, change in sorted(moments):
+        running += change
+        widest = max(widest, running)
     return Summary(
         sequential=round(busy, 3),
         wall=round(wall, 3),
         speedup=round(busy / wall, 2) if wall else 0.0,
         slots=slots,
         utilisation=round(min(busy / (slots * wall), 1.0), 3) if wall else 0.0,
-        widest=_widest(ran),
+        widest=widest,
         critical_path=path,
         critical_seconds=round(sum(seconds[name] for name in path), 3),
     )
@@ -75,17 +84,3 @@ def _critical(workflow: Workflow, seconds: Mapping[str, float]) -> tuple[str, ..
         path += [last] if last in seconds else []
         last = before[last]
     return tuple(reversed(path))
-
-
-def _widest(ran: Sequence[WorkerResult]) -> int:
-    """Return the highest number of workers that ran at the same time."""
-    moments = []
-    for result in ran:
-        if result.started_at is not None:
-            end = result.started_at + timedelta(seconds=result.duration)
-            moments += [(result.started_at, 1), (end, -1)]
-    running = widest = 0
-    for _, change in sorted(moments):
-        running += change
-        widest = max(widest, running)
-    return widest

@@ -332,8 +332,15 @@ def _failure(error: Exception) -> OrchestratorError:
         message, hint = _usage_message(error)
         return ConfigError(message, key="command-line.invalid", hint=hint)
     if isinstance(error, PermissionError) and error.filename:
-        message, hint = _permission_problem(Path(os.fsdecode(error.filename)), error)
-        return ConfigError(message, key="file.forbidden", hint=hint)
+        path = Path(os.fsdecode(error.filename))
+        found = next((parent for parent in (path, *path.parents) if os.path.lexists(parent)), None)
+        owner = f": {found} belongs to {user_name(found.lstat().st_uid)}" if found else ""
+        return ConfigError(
+            f"cannot use {path}: {error.strerror}{owner}",
+            key="file.forbidden",
+            hint="work as the owner of the file, or give yourself access to it; users who share a "
+            "repository need `git config core.sharedRepository group` and one group for its files",
+        )
     if isinstance(error, FileNotFoundError) and _is_nowhere():
         return RepositoryError(
             "the current directory was removed", key="directory.removed", hint="change to another"
@@ -344,17 +351,6 @@ def _failure(error: Exception) -> OrchestratorError:
         key="internal.error",
         hint="run the command again as `orchestrator --debug ...`, and report the output with: "
         f"{_versions()}",
-    )
-
-
-def _permission_problem(path: Path, error: OSError) -> tuple[str, str]:
-    """Return message and hint for a file that this user may not use."""
-    found = next((parent for parent in (path, *path.parents) if os.path.lexists(parent)), None)
-    owner = f": {found} belongs to {user_name(found.lstat().st_uid)}" if found else ""
-    return (
-        f"cannot use {path}: {error.strerror}{owner}",
-        "work as the owner of the file, or give yourself access to it; users who share a "
-        "repository need `git config core.sharedRepository group` and one group for its files",
     )
 
 

@@ -97,16 +97,6 @@ def read_rules(
     rules = read_request(JudgingRules, {**configuration, **given, "checks": tuple(others)})
     if hidden is None:
         return rules
-    return replace(rules, hidden=_read_hidden(repository, settings, hidden))
-
-
-def _read_hidden(
-    repository: Repository, settings: ParallelConfig, directory: Path
-) -> dict[str, bytes]:
-    """Return the files of `--hidden` by path; refuse the option if the checks have a network.
-
-    With a network, a candidate's code could send the files away.
-    """
     network = settings.isolation.check_network
     if network != "none":
         raise ConfigError(
@@ -115,7 +105,7 @@ def _read_hidden(
             hint="set `check_network: none`: over a network, a candidate's code could send the "
             "hidden files away",
         )
-    return read_hidden(directory, top=repository.top)
+    return replace(rules, hidden=read_hidden(hidden, top=repository.top))
 
 
 def evaluate(

@@ -165,7 +165,18 @@ class Stack:
             return Place(branch=branch, head=head, base=self._target, commit=None, note=note)
         landed = [other for other in self._below(branch.worker_id) if self._has_landed(git, other)]
         if parent is not None and parent not in landed:
-            return self._on_top(git, branch, parent, chosen)
+            head, below = self.head(branch), self.head(parent)
+            if parent.worker_id not in chosen and below not in self._remote.heads:
+                raise ConfigError(
+                    f"worker {branch.worker_id} builds on worker {parent.worker_id}, which has no "
+                    "branch on the remote repository",
+                    key="stack.parent-unpublished",
+                    hint=f"publish both: `orchestrator pr --stack {parent.worker_id} "
+                    f"{branch.worker_id}`",
+                )
+            note = f"Builds on worker {parent.worker_id} (`{below}`): merge `{below}` first."
+            commit = self._commit_on_remote(git, head, branch) or self._outgoing(git, branch)
+            return Place(branch=branch, head=head, base=below, commit=commit, note=note)
         squashed = [
             other for other in landed if not _contains(git, self._onto, self._outgoing(git, other))
         ]
@@ -174,25 +185,6 @@ class Stack:
             return self._restack(git, branch, squashed[-1], head)
         commit = self._commit_on_remote(git, head, branch) or self._outgoing(git, branch)
         return Place(branch=branch, head=head, base=self._target, commit=commit)
-
-    def _on_top(self, git: Git, branch: Branch, parent: Branch, chosen: Sequence[int]) -> Place:
-        """Return the branches for the pull request of a worker whose `parent` is not merged yet.
-
-        Raises:
-            ConfigError: The parent has no branch on the remote repository, and is not in `chosen`.
-        """
-        head, below = self.head(branch), self.head(parent)
-        if parent.worker_id not in chosen and below not in self._remote.heads:
-            raise ConfigError(
-                f"worker {branch.worker_id} builds on worker {parent.worker_id}, which has no "
-                "branch on the remote repository",
-                key="stack.parent-unpublished",
-                hint=f"publish both: `orchestrator pr --stack {parent.worker_id} "
-                f"{branch.worker_id}`",
-            )
-        note = f"Builds on worker {parent.worker_id} (`{below}`): merge `{below}` first."
-        commit = self._commit_on_remote(git, head, branch) or self._outgoing(git, branch)
-        return Place(branch=branch, head=head, base=below, commit=commit, note=note)
 
     def _has_landed(self, git: Git, branch: Branch) -> bool:
         """Return whether the target branch has a branch's changes, as the same or other commits."""

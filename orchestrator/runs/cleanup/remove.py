@@ -308,30 +308,27 @@ def _clean(job: Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedWo
             verb = "is removed together with" if job.purge else "is kept in"
             place = worker.directory.worker(worker.number)
             result = result.model_copy(update={"note": f"refused work {verb} {place}"})
-        backup = _keep_and_remove(job, worker)
+        repository = job.repository
+        with repository.lock():
+            if not worker.still_owns_its_number(repository):
+                raise RepositoryError(
+                    "another run now uses the worker's number", key="worker.reused"
+                )
+            # protection: directory-that-is-no-worktree-is-kept
+            worker.open_worktree()
+            tip = repository.commit_of(worker.spec.ref)
+            kept = None if job.purge else work_to_keep(repository, worker, tip)
+            backup = backup_ref(repository, worker, kept) if kept else None
+            if not job.dry_run:
+                if kept and backup:
+                    # protection: unmerged-work-is-backed-up
+                    repository.git.run("update-ref", backup, kept)
+                drop_worktree(repository, worker, tip)
+                conclude(repository, worker, tip)
     except (OrchestratorError, OSError) as error:
         return result.model_copy(update={"problem": str(error)})
-    kept = () if job.purge else kept_of(job.repository, worker)
-    return result.model_copy(update={"backup": backup, "kept_refs": kept})
-
-
-def _keep_and_remove(job: Cleanup, worker: RecordedWorker) -> str | None:
-    repository = job.repository
-    with repository.lock():
-        if not worker.still_owns_its_number(repository):
-            raise RepositoryError("another run now uses the worker's number", key="worker.reused")
-        # protection: directory-that-is-no-worktree-is-kept
-        worker.open_worktree()
-        tip = repository.commit_of(worker.spec.ref)
-        kept = None if job.purge else work_to_keep(repository, worker, tip)
-        backup = backup_ref(repository, worker, kept) if kept else None
-        if not job.dry_run:
-            if kept and backup:
-                # protection: unmerged-work-is-backed-up
-                repository.git.run("update-ref", backup, kept)
-            drop_worktree(repository, worker, tip)
-            conclude(repository, worker, tip)
-    return backup
+    refs = () if job.purge else kept_of(job.repository, worker)
+    return result.model_copy(update={"backup": backup, "kept_refs": refs})
 
 
 def _recover(job: Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:

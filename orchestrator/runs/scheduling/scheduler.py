@@ -171,8 +171,18 @@ class _Slots:
         return self._run.config.workers - len(self._running)
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
-        chosen, held = self._choose()
-        for turn in chosen:
+        # Cancelled and resumed workers need not wait.
+        numbers = self._numbers_to_start_at_once() if self._free() else frozenset[int]()
+        due = self._due(numbers)
+        urgent = [turn for turn in due if turn.worker.number in numbers][: self._free()]
+        free = self._free() - len(urgent)
+        taken = {turn.worker.number for turn in urgent}
+        rest = [turn for turn in due if turn.worker.number not in taken]
+        running = [worker.spec for worker in self._running.values()]
+        beside = [*running, *(turn.spec for turn in urgent)]
+        found = self._queue.next([turn.spec for turn in rest], beside, free=free)
+        names = {spec.worker_id for spec in found.started}
+        for turn in (*urgent, *(turn for turn in rest if turn.worker.number in names)):
             worker, at_once = turn.worker, self._starts_at_once(turn.worker)
             if not (at_once or self._gate.is_open(worker)):
                 continue
@@ -190,7 +200,7 @@ class _Slots:
                 self._running[pool.submit(_finish, started, dict(self._done), self._attempt)] = (
                     worker
                 )
-        self._waits.note(dict(self._reasons(held)))
+        self._waits.note(dict(self._reasons(found.held)))
 
     def _reasons(self, held: Mapping[int, Wait]) -> Iterator[tuple[int, Wait]]:
         """Yield number and reason of each waiting worker, except workers whose retry is not due."""
@@ -203,23 +213,6 @@ class _Slots:
                 wait = self._waits.slot
             if wait is not None:
                 yield worker.number, wait
-
-    def _choose(self) -> tuple[list[_Turn], Mapping[int, Wait]]:
-        """Return the workers to start now, and why others do not start even if a slot is free.
-
-        Cancelled and resumed workers need not wait.
-        """
-        numbers = self._numbers_to_start_at_once() if self._free() else frozenset[int]()
-        due = self._due(numbers)
-        at_once = [turn for turn in due if turn.worker.number in numbers][: self._free()]
-        free = self._free() - len(at_once)
-        taken = {turn.worker.number for turn in at_once}
-        rest = [turn for turn in due if turn.worker.number not in taken]
-        running = [worker.spec for worker in self._running.values()]
-        beside = [*running, *(turn.spec for turn in at_once)]
-        found = self._queue.next([turn.spec for turn in rest], beside, free=free)
-        names = {spec.worker_id for spec in found.started}
-        return at_once + [turn for turn in rest if turn.worker.number in names], found.held
 
     def _starts_at_once(self, worker: WorkerContext) -> bool:
         return worker.cancel.stop_asked or (

@@ -61,7 +61,8 @@ def as_manifest(root: Node, mistakes: Mistakes, notices: list[str]) -> Node:
     """
     for key, read in (("steps", _step), ("actors", _actor)):
         listed = root.value.get(key) if isinstance(root.value, dict) else None
-        if listed is not None and isinstance(listed.value, list) and not _has_tasks(root):
+        is_manifest = isinstance(root.value, dict) and bool({"tasks", "stages"} & root.value.keys())
+        if listed is not None and isinstance(listed.value, list) and not is_manifest:
             root = _of_automatosx(root, listed, read, mistakes, notices)
     if isinstance(root.value, list):
         staged = any(isinstance(item.value, list) for item in root.value)
@@ -85,10 +86,6 @@ _IGNORED = frozenset({"name", "type", "parallel", "optional", "config"})
 """Keys of a step of AutomatosX that have no meaning here, or are read apart from the others."""
 _PROMPTS = ("prompt", "delegate", "agent")
 """Types of steps that an agent performs."""
-
-
-def _has_tasks(root: Node) -> bool:
-    return isinstance(root.value, dict) and bool({"tasks", "stages"} & root.value.keys())
 
 
 def _of_automatosx(

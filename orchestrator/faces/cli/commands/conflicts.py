@@ -88,20 +88,6 @@ def _show(found: Conflicts) -> None:
     if not found.workers:
         tell(f"no worker of run {found.run_id} has committed anything")
         return
-    lines = [_files(found), ""]
-    shown = [pair for pair in found.pairs if pair.files or not pair.is_clean]
-    if shown:
-        rows = [(f"{pair.a or _BASE} + {pair.b}", _result(pair)) for pair in shown]
-        lines += [table([("PAIR", "RESULT"), *rows], width=terminal_width()), ""]
-    said = count(len(found.conflicting), "conflict") if found.conflicting else "no conflicts"
-    lines.append(
-        f"{count(len(found.workers), 'worker')}, {count(len(found.pairs), 'pair')}: {said}"
-    )
-    show("\n".join(lines))
-
-
-def _files(found: Conflicts) -> str:
-    """Return a table of changed files and the workers that changed them, most workers first."""
     workers: dict[str, dict[int, str]] = {}
     for change in found.changes:
         for path, letter in change.files.items():
@@ -115,7 +101,16 @@ def _files(found: Conflicts) -> str:
     ]
     if len(order) > _ROWS:
         rows.append((f"and {count(len(order) - _ROWS, 'more file')}", *("" for _ in names)))
-    return table(rows, width=terminal_width(), shrink=0)
+    lines = [table(rows, width=terminal_width(), shrink=0), ""]
+    shown = [pair for pair in found.pairs if pair.files or not pair.is_clean]
+    if shown:
+        rows = [(f"{pair.a or _BASE} + {pair.b}", _result(pair)) for pair in shown]
+        lines += [table([("PAIR", "RESULT"), *rows], width=terminal_width()), ""]
+    said = count(len(found.conflicting), "conflict") if found.conflicting else "no conflicts"
+    lines.append(
+        f"{count(len(found.workers), 'worker')}, {count(len(found.pairs), 'pair')}: {said}"
+    )
+    show("\n".join(lines))
 
 
 def _result(pair: Pair) -> str:

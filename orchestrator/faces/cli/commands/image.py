@@ -166,6 +166,12 @@ def build(options: BuildOptions) -> None:
     show(made)
 
 
+def image_of(agent: AgentImage) -> str:
+    """Return the name that the image of an agent program has by default."""
+    fixed = {AgentImage.SHELL: BASE_IMAGE, AgentImage.BROKER: BROKER_IMAGE}
+    return fixed.get(agent) or worker_image(agent.value)
+
+
 def build_one(
     builder: ImageBuilder,
     agent: AgentImage,
@@ -299,9 +305,7 @@ def push(
         raise ConfigError(f"`{one_line(registry)}`: {error}", key="registry.invalid") from error
     with closing(load_engine("docker")) as engine, build_progress(quiet=quiet) as progress:
         ready = [found.tag for found in image_statuses(engine) if _state(found) == "ready"]
-        fixed = {AgentImage.SHELL: BASE_IMAGE, AgentImage.BROKER: BROKER_IMAGE}
-        own = (fixed.get(agent) or worker_image(agent.value) for agent in agents or ())
-        wanted = {BASE_IMAGE, *own}
+        wanted = {BASE_IMAGE, *map(image_of, agents or ())}
         for missing in wanted - {*ready}:
             raise ImageNotFoundError(
                 f"`{missing}` is missing or stale", key="image.missing", hint=image_hint(missing)

@@ -13,7 +13,7 @@ from orchestrator.base.text.sanitize import one_line
 from orchestrator.engine import load_engine
 from orchestrator.engine.images.archive import load_images
 from orchestrator.engine.images.builder import ImageBuilder, image_statuses
-from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
+from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.machine import prepare_machine
 from orchestrator.faces.cli.check import Check, check_line, check_of_error
 from orchestrator.faces.cli.commands.doctor import check_git, check_image
@@ -24,6 +24,7 @@ from orchestrator.faces.cli.commands.image import (
     build_one,
     build_progress,
     build_variables,
+    image_of,
 )
 from orchestrator.faces.cli.options import with_options
 from orchestrator.faces.cli.output.messages import show, tell
@@ -88,7 +89,7 @@ def _checks(agents: list[AgentImage]) -> Iterator[Check]:
         with closing(load_engine("docker")) as engine:
             yield Check(name="engine", detail=engine.check(images=(), runtime=None).version)
             known = {status.tag: status for status in image_statuses(engine)}
-            for image in dict.fromkeys((BASE_IMAGE, *map(_image_of, agents))):
+            for image in dict.fromkeys((BASE_IMAGE, *map(image_of, agents))):
                 if not known[image].stale:
                     yield check_image(engine, image, required=True)
                     continue
@@ -100,8 +101,3 @@ def _checks(agents: list[AgentImage]) -> Iterator[Check]:
                 )
     except OrchestratorError as error:
         yield check_of_error("engine", error)
-
-
-def _image_of(agent: AgentImage) -> str:
-    fixed = {AgentImage.SHELL: BASE_IMAGE, AgentImage.BROKER: BROKER_IMAGE}
-    return fixed.get(agent) or worker_image(agent.value)
