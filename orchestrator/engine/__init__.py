@@ -3,6 +3,8 @@
 The names in `__all__` are stable: an engine in another package imports nothing else.
 """
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -196,6 +198,43 @@ def engine_of_run(used: "RunEngine | None") -> "Engine":
             else "set `DOCKER_HOST` to the address of that engine",
         )
     raise problem or EngineUnavailableError("no engine can be reached", key="engine.unreachable")
+
+
+_shared: "dict[tuple[str, ...], tuple[Engine, int]]" = {}
+_sharing = threading.Lock()
+
+
+@contextmanager
+def shared_engine(engine: "ContainerEngine | str") -> "Iterator[ContainerEngine]":
+    """Yield an engine, or the connection that all users of this process have to one with a name.
+
+    The connection is closed at the end of its last user's block.
+
+    Args:
+        engine: The engine, or the name of an installed one.
+
+    Raises:
+        ConfigError: No installed package provides the engine.
+        EngineUnavailableError: The engine cannot be reached.
+    """
+    if not isinstance(engine, str):
+        yield engine
+        return
+    # Another address may be another engine.
+    chosen = (f"{name}={value}" for name, value in os.environ.items() if name.startswith("DOCKER_"))
+    key = (engine, *sorted(chosen))
+    with _sharing:
+        found, users = _shared.get(key) or (load_engine(engine), 0)
+        _shared[key] = (found, users + 1)
+    try:
+        yield found
+    finally:
+        with _sharing:
+            _, users = _shared.pop(key)
+            if users > 1:
+                _shared[key] = (found, users - 1)
+        if users == 1:
+            found.close()
 
 
 @contextmanager

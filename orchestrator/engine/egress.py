@@ -194,24 +194,34 @@ def worker_egress(
     found_egress = {}
     for access in accesses:
         own = company.urls(given, is_open=access.network == "open")
-        egress = _egress(access, urls, sets, own, resolve)
-        if access.network == "allowlist" and not egress.hosts and not uses_broker:
-            raise ConfigError(
-                "the network is `allowlist`, but the list of allowed hosts is empty",
-                key="allow.empty",
-                hint="name each host that workers need: `--allow HOST`; or use `--network none`",
-            )
-        found_egress[access] = egress
+        found_egress[access] = egress_of(
+            access, sets=sets, resolve=resolve, urls=urls, company=own, may_be_empty=uses_broker
+        )
     return found_egress
 
 
-def _egress(
+def egress_of(
     access: Access,
-    urls: Sequence[str],
+    *,
     sets: HostSets,
-    company: Sequence[str],
     resolve: Resolve,
+    urls: Sequence[str] = (),
+    company: Sequence[str] = (),
+    may_be_empty: bool = False,
 ) -> Egress:
+    """Return the destinations that containers with a network and an allow-list may reach.
+
+    Args:
+        access: The network and the list.
+        sets: Sets of hosts that the list may name.
+        resolve: Resolves names as the engine's machine does.
+        urls: URLs of models' APIs, which are reached as well.
+        company: URLs of a company's mirrors, which are reached as well.
+        may_be_empty: Whether containers may have an allow-list without a host.
+
+    Raises:
+        ConfigError: An allowed host is invalid or cannot be resolved, or there is none.
+    """
     # protection: no-network-stays-no-network
     if access.network == "none":
         # Entries of the list are for stages that have a network.
@@ -224,6 +234,12 @@ def _egress(
     learn = access.network == "learn"
     own = _hosts_of_company(company, resolve)
     hosts = check_hosts([*sets.hosts(access.allow), *found, *own], learn=learn)
+    if access.network == "allowlist" and not hosts and not may_be_empty:
+        raise ConfigError(
+            "the network is `allowlist`, but the list of allowed hosts is empty",
+            key="allow.empty",
+            hint="name each host that workers need: `--allow HOST`; or use `--network none`",
+        )
     ports = sorted({host.port for host in hosts if host.name == HOST})
     allowed = tuple((HOST, port) for port in ports)
     return Egress(image=BASE_IMAGE, allowed=allowed, hosts=hosts, learn=learn)
@@ -247,12 +263,28 @@ def check_gateways(
     Raises:
         UnsupportedError: A worker needs a network that the engine cannot close.
     """
-    # protection: default-runtime-is-checked-as-if-it-were-named
-    default = None if config.isolation.runtime else features.default_runtime or None
+    check_networks(egress, features, runtime=config.isolation.runtime)
+    if config.project.services and not config.isolation.runtime:
+        check_shared_network(features.default_runtime or None)
+    if features.networks and not features.gateways and config.isolation.keys == "broker":
+        raise UnsupportedError(
+            "this engine cannot connect workers to a credential broker",
+            key="broker.unsupported",
+            hint="use `--keys env`",
+        )
+
+
+def check_networks(
+    egress: Mapping[Access, Egress], features: EngineFeatures, *, runtime: str | None
+) -> None:
+    """Reject an engine that cannot close the networks of containers as they ask for it.
+
+    Raises:
+        UnsupportedError: A container needs a network that the engine cannot close.
+    """
     if egress:
-        check_runtime(default)
-    if config.project.services:
-        check_shared_network(default)
+        # protection: default-runtime-is-checked-as-if-it-were-named
+        check_runtime(None if runtime else features.default_runtime or None)
     if not features.networks:  # a place's only network is checked elsewhere
         return
     # protection: rootless-engine-refused-for-open-network
@@ -262,12 +294,6 @@ def check_gateways(
             key="network.rootless",
             hint="use `--network none`, also for setup, teardown and checks; or an engine that "
             "root started",
-        )
-    if not features.gateways and config.isolation.keys == "broker":
-        raise UnsupportedError(
-            "this engine cannot connect workers to a credential broker",
-            key="broker.unsupported",
-            hint="use `--keys env`",
         )
     if not features.gateways and any(
         stage_egress.hosts is not None for stage_egress in egress.values()

@@ -9,10 +9,12 @@ from orchestrator.base.files.change_owner import change_owner
 from orchestrator.base.files.safe_open import read_below
 from orchestrator.engine import connected
 from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.engine.interface.spec import Egress
 from orchestrator.engine.places.place import Start
 from orchestrator.sandbox.home import Home
-from orchestrator.sandbox.layout import CONTROL, HOME, STEP, place_of
+from orchestrator.sandbox.layout import CONTROL, HOME, STEP, check, place_of
 from orchestrator.sandbox.models import REASONS, EndReason, Finished, Submission, Template
+from orchestrator.sandbox.network.shared_network import SharedNetwork
 from orchestrator.sandbox.output_buffer import OutputBuffer
 from orchestrator.sandbox.supervision.cancel import Cancel
 from orchestrator.sandbox.supervision.launch import ContainerLimits, start_again
@@ -59,7 +61,12 @@ def run_all(
     template, cancel = template or Template(), cancel or Cancel()
     waiting, running = iter(submissions), set[Future[Finished]]()
     with connected(engine) as found, ExitStack() as stack:
-        found.check(images=(template.image,), runtime=template.runtime)
+        egress = check(template, found)
+        if egress is not None:
+            # The network stays when no sandbox is in it for a moment.
+            network = SharedNetwork.of(found, egress)
+            network.join(cancel)
+            stack.callback(network.leave, cancel)
         pool = ThreadPoolExecutor(at_once, thread_name_prefix="sandbox")
         stack.callback(pool.shutdown)
         # protection: sandboxes-of-left-iterator-end
@@ -103,9 +110,15 @@ def run_one(
     limits = template.limits
     seconds = submission.timeout + limits.grace + _LATE
     home = Home.create(engine=engine.name, address="", seconds=seconds, owned=True)
+    network: SharedNetwork | None = None
+    egress: Egress | None = None
     try:
+        if template.network != "none":
+            egress = check(template, engine)
+        if egress is not None:
+            network = SharedNetwork.of(engine, egress)
         _write(home, submission.files)
-        place, command = place_of(home, template, engine), submission.command
+        place, command = place_of(home, template, engine, egress=egress), submission.command
         if submission.stdin:
             home.write_control("stdin", submission.stdin)
             command = ("sh", "-c", _WITH_INPUT, f"{CONTROL}/stdin", *command)
@@ -115,7 +128,8 @@ def run_one(
         )  # fmt: skip
         output = output or OutputBuffer(limits.log_limit)
         env = {"HOME": HOME, **template.env, **submission.env}
-        running = start_again(Start(command=command, env=env), terms)
+        shared = "none" if network is None else network.join(home)
+        running = start_again(Start(command=command, env=env, network=shared), terms)
         try:
             ending = attend(running, log=output, cancel=cancel, emit=_ignore)
         finally:
@@ -124,6 +138,8 @@ def run_one(
         return finished(submission.id, ending, output, _collect(home, submission.out))
     finally:
         home.remove()
+        if network is not None:
+            network.leave(home)
 
 
 def _ignore(_: object) -> None:

@@ -1,4 +1,4 @@
-"""Remove sandboxes whose time is over: `python -m orchestrator.sandbox.expire ID…`."""
+"""Remove sandboxes whose time is over, and networks that none needs: `python -m … ID…`."""
 
 import json
 import sys
@@ -6,34 +6,36 @@ from collections.abc import Sequence
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.engine import load_engine
-from orchestrator.sandbox.deadlines.reaper import LEASE, is_over
+from orchestrator.sandbox.deadlines.reaper import LEASE, overdue
+from orchestrator.sandbox.deadlines.removal import remove_all
 from orchestrator.sandbox.home import Home, sandboxes
 
 
 def end(names: Sequence[str]) -> int:
-    """Remove sandboxes with their containers; return the number of those that are left."""
+    """Remove sandboxes with all of their containers; return the number of those that are left."""
     left = 0
-    for home in (Home(sandboxes() / name) for name in names):
+    stuck: Sequence[object]
+    # One may have been extended a moment ago, or its network be used.
+    # protection: extended-sandbox-is-left-alone
+    due = set(overdue(sandboxes())).intersection(names)
+    for home in (Home(sandboxes() / name) for name in names if name in due):
         try:
             lease = json.loads((home.path / LEASE).read_text())
         except (OSError, ValueError):
             lease = {"engine": "docker", "address": ""}
-        else:
-            # It may have been extended a moment ago.
-            # protection: extended-sandbox-is-left-alone
-            if not is_over(lease):
-                continue
         try:
             engine = load_engine(lease["engine"], lease["address"])
             try:
-                for found in engine.leftovers(home.labels):
-                    engine.remove(found)
+                stuck = remove_all(engine, engine.leftovers(home.all_labels))
             finally:
                 engine.close()
-            home.remove()
         except OrchestratorError as error:
-            sys.stderr.write(f"{home.id}: {error}\n")
-            left += 1
+            stuck = [error]
+        if not stuck:
+            home.remove()
+        for problem in stuck:
+            sys.stderr.write(f"{home.id}: {problem}\n")
+        left += bool(stuck)
     return left
 
 

@@ -10,6 +10,7 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,7 +64,11 @@ class Home:
         try:
             parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             home.path.mkdir(mode=0o711)
-            home._note(engine, address, seconds, process_mark() if owned else "", about)
+            home._write({
+                "boot": boot_id() or "", "ends": str(uptime() + seconds), "network": "",
+                "owner": process_mark() if owned else "",
+                "engine": engine, "address": address, "about": about,
+            })  # fmt: skip
             # protection: reaper-runs-before-sandbox
             _ensure_reaper(parent)
             home.control.mkdir(mode=0o755)
@@ -109,7 +114,12 @@ class Home:
     @property
     def labels(self) -> dict[str, str]:
         """Return the labels by which the sandbox's container is found."""
-        return {MANAGED: "true", ROLE: "sandbox", SANDBOX: self.id}
+        return {**self.all_labels, ROLE: "sandbox"}
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        """Return the labels of all objects of the sandbox, also those of its network."""
+        return {MANAGED: "true", SANDBOX: self.id}
 
     @property
     def about(self) -> str:
@@ -120,7 +130,21 @@ class Home:
     def left(self) -> float:
         """Return the seconds until the sandbox ends; negative after its end."""
         lease = self._lease()
-        return float(lease["ends"]) - uptime() if lease["boot"] == boot_id() else -1.0
+        return float(lease["ends"]) - uptime() if lease["boot"] == (boot_id() or "") else -1.0
+
+    @property
+    def is_gone(self) -> bool:
+        """Return whether the sandbox has ended, and was removed."""
+        return not self.path.exists()
+
+    @property
+    def network(self) -> str:
+        """Return the id of the shared network that the sandbox uses; empty if it has none."""
+        return self._lease().get("network", "")
+
+    def use_network(self, id: str) -> None:
+        """Note which shared network the sandbox uses, so that this network stays; empty: none."""
+        self._write({**self._lease(), "network": id})
 
     @property
     def is_ready(self) -> bool:
@@ -133,8 +157,8 @@ class Home:
 
     def extend(self, seconds: float) -> None:
         """Set the time until the sandbox ends, from now on; it then has no owner."""
-        lease = self._lease()
-        self._note(lease["engine"], lease["address"], seconds, "", lease["about"])
+        ends = str(uptime() + seconds)
+        self._write({**self._lease(), "boot": boot_id() or "", "ends": ends, "owner": ""})
 
     def remove(self) -> None:
         """Remove the directory; its container must be gone."""
@@ -148,11 +172,7 @@ class Home:
         found: dict[str, str] = json.loads((self.path / reaper.LEASE).read_text())
         return found
 
-    def _note(self, engine: str, address: str, seconds: float, owner: str, about: str) -> None:
-        lease = {
-            "boot": boot_id(), "ends": str(uptime() + seconds), "owner": owner,
-            "engine": engine, "address": address, "about": about,
-        }  # fmt: skip
+    def _write(self, lease: Mapping[str, str]) -> None:
         write_private(self.path / reaper.LEASE, json.dumps(lease).encode())
 
 

@@ -1,11 +1,13 @@
-"""The container of a sandbox: its files, its user, its limits."""
+"""The container of a sandbox: its files, its user, its limits, what it may reach."""
 
+from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.interface.protocol import ContainerEngine
-from orchestrator.engine.interface.spec import BindMount, ContainerSpec, TmpfsMount
+from orchestrator.engine.interface.spec import BindMount, ContainerSpec, Egress, TmpfsMount
 from orchestrator.engine.places.host_place import HostPlace
 from orchestrator.engine.places.place import Part, Place, PlaceSpec, Step
 from orchestrator.sandbox.home import Home
 from orchestrator.sandbox.models import WORKSPACE, Template
+from orchestrator.sandbox.network.shared_network import egress_for
 
 STEP = "sandbox"
 """Name of the only step of a sandbox's place, and of the part with the workspace."""
@@ -14,8 +16,29 @@ CONTROL = "/run/sandbox"
 """Directory with files of ours that commands can only read."""
 
 
+def check(template: Template, engine: ContainerEngine) -> Egress | None:
+    """Check that an engine can make sandboxes; return what they may reach, None for nothing.
+
+    Raises:
+        ImageNotFoundError: The engine lacks an image.
+        EngineUnavailableError: The engine cannot be reached.
+        ConfigError: A host of the allow-list is invalid or cannot be resolved.
+        UnsupportedError: The engine lacks the runtime, or cannot close the network.
+    """
+    ours = () if template.network == "none" else (BASE_IMAGE,)
+    features = engine.check(images=(template.image, *ours), runtime=template.runtime)
+    return egress_for(
+        template.network, template.allow, engine=engine, features=features, runtime=template.runtime
+    )
+
+
 def place_of(
-    home: Home, template: Template, engine: ContainerEngine, *, spare_pids: int = 0
+    home: Home,
+    template: Template,
+    engine: ContainerEngine,
+    *,
+    egress: Egress | None = None,
+    spare_pids: int = 0,
 ) -> Place:
     """Return the place of a sandbox, in which nothing was created yet.
 
@@ -23,6 +46,7 @@ def place_of(
         home: The directory of the sandbox.
         template: How it is made.
         engine: The engine.
+        egress: What it may reach, if it has a network.
         spare_pids: Processes in addition to those that the limit is for.
     """
     limits, seen_by = template.limits, frozenset({STEP})
@@ -44,6 +68,7 @@ def place_of(
         pids=limits.pids + spare_pids,
         open_files=limits.open_files,
         runtime=template.runtime,
+        egress=egress,
     )
     return HostPlace(
         engine,

@@ -5,9 +5,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
 
 from orchestrator.base.results import Reason
 from orchestrator.config.settings.container import Limits
@@ -151,6 +158,9 @@ Command = Annotated[tuple[Annotated[str, Field(max_length=128 * 1024)], ...], Fi
 """A command and its arguments; no shell interprets them."""
 
 
+NetworkKind = Literal["none", "allowlist", "open"]
+
+
 class Template(Model):
     """How sandboxes are made. Equal templates make equal sandboxes."""
 
@@ -158,13 +168,46 @@ class Template(Model):
         default="orchestrator/base:latest", min_length=1
     )
     """Image with a POSIX shell. Its entrypoint and its command are not used."""
-    network: Annotated[Literal["none"], Option(Group.ISOLATION)] = "none"
-    """What the sandbox can reach: nothing."""
     limits: SandboxLimits = SandboxLimits()
     env: Environment = Field(default_factory=dict)
     """Variables of all commands."""
     runtime: Annotated[str | None, Option(Group.ISOLATION, "NAME")] = None
     """OCI runtime such as `runsc`. Default: the engine's."""
+    network: Annotated[
+        NetworkKind,
+        Option(
+            Group.ISOLATION,
+            "none|allowlist|open",
+            help="Commands reach nothing, only hosts of `--allow`, or the internet.",
+        ),
+    ] = "none"
+    """What commands reach outside of the sandbox: nothing, the hosts of `allow` alone, or public
+    addresses. Never this machine, private networks or other sandboxes, unless `allow` names them.
+    The network is closed in this way before the sandbox's first instruction.
+    """
+    allow: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.ISOLATION,
+            "HOST[:PORT]",
+            help="Host that commands may reach; `--network open` needs it for private hosts only; "
+            "repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
+    """Hosts, as those of workers. With `allowlist`, these and no others: `HOST[:PORT]`,
+    `*.DOMAIN[:PORT]`, `http://HOST[:PORT]` or a set such as `@pip`, each with `=NETWORK` if it lies
+    in a private network. With `open`, private hosts in addition to the public ones: `HOST[:PORT]`,
+    where the host is a name, an IPv4 address or network. `host.docker.internal` is this machine.
+    """
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.allow and self.network == "none":
+            raise ValueError("`allow` names a host, but `network` is `none`")
+        if not self.allow and self.network == "allowlist":
+            raise ValueError("`network` is `allowlist`, but `allow` is empty")
+        return self
 
 
 class Submission(Model):

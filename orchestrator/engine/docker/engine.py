@@ -31,7 +31,13 @@ from orchestrator.engine.docker.container import (
 from orchestrator.engine.docker.counters import measure
 from orchestrator.engine.docker.dialect import Dialect, dialect_of, identify, labelled
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.firewall import close_host, create, gateway_of, start_guard
+from orchestrator.engine.docker.firewall import (
+    close_host,
+    create,
+    cut_off,
+    gateway_of,
+    start_guard,
+)
 from orchestrator.engine.docker.image_defaults import image_config
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.machine_network import MachineNetwork, this_machine
@@ -309,6 +315,13 @@ class DockerEngine(DockerImages):
                     "the container is gone", key="container.not-running"
                 ) from error
         return str(made["Id"])
+
+    def cut_off(self, container_id: str) -> None:
+        """Take the network of a running container away, by rules in it and by the engine."""
+        container = self.adopt(container_id)
+        if container is None:
+            raise NotRunningError("the container is gone", key="container.gone")
+        cut_off(self._client, container, self.start)
 
     def exposed_ports(self, image: str) -> tuple[int, ...]:
         """Return the TCP ports in an image's `EXPOSE` instructions, in ascending order."""

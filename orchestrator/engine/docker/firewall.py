@@ -11,7 +11,7 @@ running. The worker's container then shares this namespace.
 """
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -30,14 +30,16 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.docker.machine_network import MachineNetwork
 from orchestrator.engine.docker.network_filter import READY, SERVE, Helper
-from orchestrator.engine.docker.rules import HOST, guard_rules, host_rules
-from orchestrator.engine.interface.labels import ROLE
+from orchestrator.engine.docker.rules import HOST, cut_rules, guard_rules, host_rules
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.interface.labels import GATEWAY, ROLE
 from orchestrator.engine.interface.spec import BindMount, ContainerSpec, Egress
 from orchestrator.network.gateway.allowed_host import BROKER_NAME, BROKER_PORT
 
 _READY = b"guarded"
 # protection: container-does-not-start-if-its-rules-fail
 _SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec sleep infinity'
+_CUT_SCRIPT = f'printf %s "$RULES" | nft -f - 2>&1 && echo {_READY.decode()}'
 # The table belongs to the `nft` process that created it: when the process ends for any reason, the
 # kernel removes the table, so that nothing stays on the host. Its list of the table shows that the
 # rules are active; no error message of `nft` contains the words that are looked for.
@@ -243,6 +245,56 @@ def await_ready(guard: DockerContainer) -> None:
         key="firewall.failed",
         hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
     )
+
+
+def cut_off(
+    client: docker.APIClient,
+    container: DockerContainer,
+    start: Callable[[ContainerSpec], DockerContainer],
+) -> None:
+    """Take the network of a running container away: by rules inside, and from the engine's network.
+
+    Args:
+        client: The Docker client.
+        container: The container.
+        start: Starts a container.
+
+    Raises:
+        EngineError: The rules could not be set.
+    """
+    owner = container.guard or container
+    with translated("inspect the container"):
+        found = client.inspect_container(owner.id)
+    labels: dict[str, str] = {**found["Config"]["Labels"], ROLE: "guard"}
+    labels.pop(GATEWAY, None)
+    # protection: cut-off-container-has-no-network
+    closing = start(
+        ContainerSpec(
+            name=f"orchestrator-cut-{owner.id[:12]}",
+            image=BASE_IMAGE,
+            command=("sh", "-c", _CUT_SCRIPT),
+            # No code of a worker runs here.
+            user="0:0",
+            capabilities=("NET_ADMIN",),
+            workdir="/",
+            labels=labels,
+            env={"RULES": cut_rules()},
+            network_of=container.id,
+            memory=_MEMORY,
+            pids=_PIDS,
+        )
+    )
+    try:
+        await_ready(closing)
+    finally:
+        closing.close()
+        closing.remove()
+    for network in found["NetworkSettings"]["Networks"]:
+        with translated("disconnect the container from its network"):
+            client.disconnect_container_from_network(owner.id, network, force=True)
+    if owner.gateway is not None and owner.gateway.container is not None:
+        # What it still carries ends with it.
+        owner.gateway.container.remove()
 
 
 def close_host(

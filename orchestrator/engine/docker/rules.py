@@ -112,6 +112,29 @@ def _untracked() -> list[str]:
     ]
 
 
+def cut_rules() -> str:
+    """Return the rules that leave a network namespace nothing but its own `localhost`.
+
+    They come before all others and before the kernel's connection tracking, so they hold for
+    connections that are open too. Docker's resolver would ask the machine's name servers from
+    outside.
+    """
+    # protection: rules-of-cut-off-container
+    goes_out = [
+        f"ip daddr {RESOLVER} reject",
+        'oifname "lo" accept',
+        "meta l4proto tcp reject with tcp reset",
+        "reject",
+    ]
+    comes_in = ['iifname "lo" accept', "drop"]
+    # As the last attempt may have been interrupted, the table is replaced.
+    return "add table inet cut; delete table inet cut\n" + _table(
+        "cut",
+        _chain("output", "output priority -500", goes_out),
+        _chain("input", "input priority -500", comes_in),
+    )
+
+
 def host_rules(
     name: str, interface: str, egress: Egress, machine: MachineNetwork, *, workers: bool = False
 ) -> str:

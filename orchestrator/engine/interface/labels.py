@@ -20,11 +20,19 @@ DEADLINE = "orchestrator.deadline"
 ROLE = "orchestrator.role"
 
 
+HOST_ROLE = "host"
+"""Role of the container that closes this machine to a network, and filters its containers."""
+
+
+NETWORK_ROLE = "network"
+"""Role of a network that the workers of a run, or the sandboxes of a process, share."""
+
+
 SERVICE = "orchestrator.service"
 
 
 SANDBOX = "orchestrator.sandbox"
-"""Label of a container that is a sandbox: the sandbox's id."""
+"""Label of all objects of a sandbox: its id. Those of a network of sandboxes have the network's."""
 
 
 GATEWAY = "orchestrator.gateway"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import IPv4Network
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from orchestrator.base.events import Stream
 from orchestrator.engine.interface.counters import Counters
@@ -471,6 +471,21 @@ class ContainerEngine(Protocol):
 
     def close(self) -> None:
         """Close the connections to the engine. The engine must not be used afterwards."""
+
+
+@runtime_checkable
+class CuttingEngine(Protocol):
+    """An engine that can take the network of a running container away."""
+
+    def cut_off(self, container_id: str) -> None:
+        """Take the network of a running container away for good; only its `localhost` is left.
+
+        Nothing passes over connections that were open, and names are not resolved any more.
+
+        Raises:
+            NotRunningError: The container is gone.
+            EngineError: The network could not be taken away.
+        """
 
 
 class Engine(ContainerEngine, ImageEngine, Protocol):

@@ -1,12 +1,8 @@
 """Remove containers, networks and volumes that finished runs left; continue after failures."""
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 from orchestrator.base.errors import OrchestratorError
@@ -26,31 +22,10 @@ from orchestrator.engine.places.place import RemoteEngine, is_shared
 from orchestrator.repository.git_directory import git_dir_named_by
 from orchestrator.repository.repository import DIRECTORIES, Repository
 from orchestrator.runs.cleanup.report import Cleanup
+from orchestrator.sandbox.deadlines.removal import remove_all
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import is_run_id
-
-_AT_ONCE = 8
-_ROUNDS = 4
-"""Maximum number of further attempts to remove volumes and networks that are in use."""
-_PAUSE = 0.5
-"""Seconds before a further attempt."""
-HOST_ROLE = "host"
-"""Role, in its label, of the container that blocks access from a run's network to the host."""
-_ORDER = ("container", "volume", "network")
-"""Kinds of engine objects in the order of removal: containers before the networks that they use."""
-
-
-@dataclass(frozen=True)
-class Stuck:
-    """An engine object that could not be removed, and the reason."""
-
-    leftover: Leftover
-    problem: str
-
-    def __str__(self) -> str:
-        """Return the object and the engine's error."""
-        return f"{self.leftover.kind} {self.leftover.id[:12]}: {self.problem}"
 
 
 def find_leftovers(repository: Repository, engine: ContainerEngine) -> dict[str, list[Leftover]]:
@@ -119,29 +94,6 @@ def places_with_work(leftovers: Iterable[Leftover]) -> dict[int | None, list[Lef
     return found
 
 
-def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:
-    """Remove engine objects, and return those that could not be removed.
-
-    If a process was killed while it requested a container, the engine may still create the
-    container later. Volumes and networks that this container uses can only be removed after it: all
-    are removed in a further attempt, once the engine lists the container.
-    """
-    known = list(leftovers)
-    stuck = _remove(engine, known)
-    for _ in range(_ROUNDS):
-        in_use = [entry.leftover for entry in stuck if entry.leftover.kind != "container"]
-        if not in_use:
-            break
-        time.sleep(_PAUSE)
-        # protection: containers-that-engine-creates-late-are-removed
-        late = _late(engine, in_use, known)
-        known += late
-        # A stuck container is not tried again, because that could take a minute each time.
-        stuck = [entry for entry in stuck if entry.leftover.kind == "container"]
-        stuck += _remove(engine, [*late, *in_use])
-    return stuck
-
-
 def remove_stray(job: Cleanup) -> None:
     """Remove engine objects that belong to no recorded run, as after a killed `orchestrator init`.
 
@@ -178,43 +130,6 @@ def _of_gone_processes(engine: ContainerEngine, repository: Repository) -> list[
             if mark is not None and place == own and process_is_gone(mark, here=here):
                 found.append(left)
     return found
-
-
-def _late(
-    engine: ContainerEngine, in_use: Iterable[Leftover], known: Iterable[Leftover]
-) -> list[Leftover]:
-    """Return the containers, except `known`, of workers that own volumes or networks `in_use`."""
-    ids = {leftover.id for leftover in known}
-    owners = {(left.labels.get(RUN, ""), left.labels.get(WORKER)) for left in in_use}
-    late: list[Leftover] = []
-    for run_id, worker in owners:
-        labels = {MANAGED: "true", RUN: run_id, **({} if worker is None else {WORKER: worker})}
-        with suppress(OrchestratorError):
-            found = engine.leftovers(labels)
-            late += [left for left in found if left.kind == "container" and left.id not in ids]
-            ids.update(left.id for left in late)
-    return late
-
-
-def _remove(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:
-    stuck: list[Stuck] = []
-
-    def remove(leftover: Leftover) -> None:
-        try:
-            engine.remove(leftover)
-        except OrchestratorError as error:
-            stuck.append(Stuck(leftover, error.message))
-
-    def place(leftover: Leftover) -> int:
-        # The helper in the host's network is a member of no network that is removed.
-        alone = leftover.labels.get(ROLE) == HOST_ROLE
-        return _ORDER.index("network" if alone else leftover.kind)
-
-    # In parallel, because the engine needs a minute to report an object that it cannot remove.
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="remove") as pool:
-        for _, same in groupby(sorted(leftovers, key=place), key=place):
-            list(pool.map(remove, same))
-    return stuck
 
 
 def find_unrecorded_worktrees(repository: Repository, known: Set[Path]) -> list[str]:

@@ -36,7 +36,6 @@ from orchestrator.runs.cleanup.orphans import (
     find_leftovers,
     find_unrecorded_worktrees,
     places_with_work,
-    remove_all,
     remove_stray,
     worker_of,
 )
@@ -48,6 +47,7 @@ from orchestrator.runs.cleanup.retention import (
     drop_worktree,
     is_unfinished,
 )
+from orchestrator.sandbox.deadlines.removal import remove_all
 from orchestrator.state.judgements import drop_results
 from orchestrator.state.record.history import find_run
 from orchestrator.state.run_directory import RunDirectory, all_runs

@@ -19,10 +19,11 @@ from orchestrator.engine.interface.protocol import Engine, Leftover
 from orchestrator.engine.places.place import is_shared
 from orchestrator.repository.repository import Repository
 from orchestrator.runs.cleanup.inventory import RecordedWorker, worker_refs
-from orchestrator.runs.cleanup.orphans import places_with_work, remove_all
+from orchestrator.runs.cleanup.orphans import places_with_work
 from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.runs.cleanup.report import CleanupReport
 from orchestrator.runs.cleanup.retention import sole_copies
+from orchestrator.sandbox.deadlines.removal import remove_all
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
 

@@ -13,7 +13,15 @@ from orchestrator.base.files.atomic import write_private
 from orchestrator.base.files.remove_tree import remove_tree
 from orchestrator.base.threads import meanwhile
 from orchestrator.base.worker_spec import WorkerSpec
-from orchestrator.engine.interface.labels import MANAGED, PLACE, ROLE, RUN, WORKER
+from orchestrator.engine.interface.labels import (
+    HOST_ROLE,
+    MANAGED,
+    NETWORK_ROLE,
+    PLACE,
+    ROLE,
+    RUN,
+    WORKER,
+)
 from orchestrator.engine.interface.protocol import ContainerEngine
 from orchestrator.engine.interface.spec import Egress
 from orchestrator.repository.checkouts.lfs import find_content
@@ -21,7 +29,6 @@ from orchestrator.repository.checkouts.submodules import ready_submodules
 from orchestrator.repository.objects.object_packs import pack_commit
 from orchestrator.repository.repository import Repository
 from orchestrator.repository.settings import is_partial
-from orchestrator.runs.cleanup.orphans import HOST_ROLE, remove_all
 from orchestrator.runs.live.broker_container import (
     BROKER_ROLE,
     broker_egress,
@@ -30,8 +37,9 @@ from orchestrator.runs.live.broker_container import (
 )
 from orchestrator.runs.live.recorder import ClaimedRun, Recorder
 from orchestrator.sandbox.deadlines.dead_man_switch import LATE, Switch, make_switch
+from orchestrator.sandbox.deadlines.removal import remove_all
 from orchestrator.sandbox.network.ports import PortBlocks
-from orchestrator.sandbox.network.run_network import RunNetwork
+from orchestrator.sandbox.network.run_network import RunNetwork, close_host
 from orchestrator.sandbox.supervision.cancel import Cancel
 from orchestrator.sandbox.supervision.pacing.start_throttle import StartThrottle
 from orchestrator.state.run_directory import RunDirectory
@@ -52,11 +60,10 @@ _TAKING_OVER = 60.0
 """Maximum number of seconds in which a resumed run finds the earlier process's containers, before
 the dead man's switch kills them.
 """
-_NETWORK_ROLE = "network"
 _EMPTY = "caches start empty: the engine cannot use those of this machine"
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE, BROKER_ROLE})
 """Roles of containers that continue to run while no process carries out the run."""
-_OF_THE_RUN = frozenset({HOST_ROLE, _NETWORK_ROLE})
+_OF_THE_RUN = frozenset({HOST_ROLE, NETWORK_ROLE})
 """Roles of the run's network and of its helper."""
 _OF_NETWORKS = frozenset({"guard", "gateway"})
 """Roles of containers that provide the network of another container of the same worker."""
@@ -229,7 +236,7 @@ def _mode(checked: CheckedRun, directory: RunDirectory) -> Mode:
 
 def _network(checked: CheckedRun, directory: RunDirectory, *, resumed: bool) -> str:
     """Return the id of the network of the run's workers, which is created if it is missing."""
-    ours = run_labels(checked.request.repository, directory, role=_NETWORK_ROLE)
+    ours = run_labels(checked.request.repository, directory, role=NETWORK_ROLE)
     found = checked.engine.leftovers(ours) if resumed else []
     made = [left.id for left in found if left.kind == "network"]
     return made[0] if made else checked.engine.create_network(_network_name(directory), ours)
@@ -256,14 +263,9 @@ def _close_host(checked: CheckedRun, directory: RunDirectory, *more: Egress) -> 
         EngineUnavailableError: The engine does not answer.
     """
     known = [egress for _, task in checked.request.by_task() for egress in task.egress.values()]
-    known += more
-    allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
-    hosts = next((egress.hosts for egress in known if egress.hosts is not None), None)
-    egress = replace(known[0], allowed=tuple(allowed), hosts=hosts)
-    network = _network_name(directory)
     labels = run_labels(checked.request.repository, directory, role=HOST_ROLE)
     try:
-        checked.engine.close_host(f"{network}-host", network, egress, labels)
+        close_host(checked.engine, _network_name(directory), [*known, *more], labels)
     except EngineUnavailableError:
         raise
     except OrchestratorError as error:

@@ -71,20 +71,25 @@ def _is_gone(mark: str) -> bool:
     return not fields or fields[0] in "XZ" or fields[19] != started
 
 
-def _overdue(parent: Path) -> Iterator[str]:
-    """Yield the ids of sandboxes that must end."""
+def overdue(parent: Path) -> Iterator[str]:
+    """Yield the ids of sandboxes that must end, and of networks that no sandbox needs any more."""
+    leases: dict[str, Mapping[str, str]] = {}
     for path in parent.iterdir():
-        with suppress(OSError, ValueError, KeyError):
+        with suppress(OSError, ValueError):
             if not path.is_dir():
                 continue
             try:
-                lease = json.loads((path / LEASE).read_text())
+                leases[path.name] = json.loads((path / LEASE).read_text())
             except FileNotFoundError:
                 if time.time() > path.stat().st_mtime + _NEW:
                     yield path.name
-                continue
-            if is_over(lease):
-                yield path.name
+    # A network outlives its process if a sandbox does that is in it.
+    # protection: network-of-living-sandbox-stays
+    used = {lease.get("network") for lease in leases.values()}
+    for name, lease in leases.items():
+        with suppress(LookupError, ValueError):
+            if name not in used and is_over(lease):
+                yield name
 
 
 def watch(parent: Path, lock: int) -> None:
@@ -98,7 +103,7 @@ def watch(parent: Path, lock: int) -> None:
         with suppress(OSError):
             if any(path.is_dir() for path in parent.iterdir()):
                 seen = now
-            due = [name for name in _overdue(parent) if now >= tried.get(name, 0.0)]
+            due = [name for name in overdue(parent) if now >= tried.get(name, 0.0)]
             if due:
                 tried = {name: at for name, at in tried.items() if at > now}
                 tried |= dict.fromkeys(due, now + _AGAIN)

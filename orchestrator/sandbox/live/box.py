@@ -1,8 +1,8 @@
 """A sandbox that stays: a container in which commands run until its time is over."""
 
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -10,13 +10,15 @@ from typing import Self
 from orchestrator.base.errors import ConfigError, NotRunningError, OrchestratorError
 from orchestrator.base.files.disk_usage import DiskUse
 from orchestrator.base.machine import uptime
+from orchestrator.base.results import Reason
 from orchestrator.config.settings.values import Model, parse_size
-from orchestrator.engine import load_engine
+from orchestrator.engine import shared_engine
 from orchestrator.engine.interface.protocol import Container, ContainerEngine
 from orchestrator.engine.places.place import Start
 from orchestrator.sandbox.home import Home, known
-from orchestrator.sandbox.layout import CONTROL, HOME, STEP, place_of
+from orchestrator.sandbox.layout import CONTROL, HOME, STEP, check, place_of
 from orchestrator.sandbox.live.files import Files
+from orchestrator.sandbox.live.network import BoxNetwork
 from orchestrator.sandbox.live.process import Process
 from orchestrator.sandbox.models import (
     DEFAULT_TTL,
@@ -27,6 +29,7 @@ from orchestrator.sandbox.models import (
     SandboxInfo,
     Template,
 )
+from orchestrator.sandbox.network.shared_network import SharedNetwork
 from orchestrator.sandbox.supervision.limits import LimitMeter
 
 _ENDS = "ends"
@@ -72,16 +75,26 @@ class Sandbox:
         engine: ContainerEngine,
         container: Container,
         *,
-        owns: bool,
+        leave: Callable[[], None],
     ) -> None:
-        """Store the arguments; use `create` or `connect` in place of this."""
+        """Store the arguments; use `create` or `connect` in place of this.
+
+        Args:
+            home: The directory of the sandbox.
+            about: What other processes know of it.
+            engine: The engine.
+            container: Its container, which runs.
+            leave: Gives back what this process shares among sandboxes; called after its end.
+        """
         self.files = Files(self.run, self.start, home.workspace)
         """The sandbox's files."""
+        self.network = BoxNetwork(home, about.template.network, engine, container)
+        """What the sandbox reaches."""
         self._home = home
         self._about = about
         self._engine = engine
         self._container = container
-        self._owns = owns
+        self._leave = leave
         self._lock = threading.Lock()
         self._running = 0
         self._overlaps = 0
@@ -140,36 +153,32 @@ class Sandbox:
             raise ConfigError(
                 "the time to live of a sandbox is at least one second", key="sandbox.ttl"
             )
-        owns = isinstance(engine, str)
-        found = load_engine(engine) if isinstance(engine, str) else engine
         about = _About(template=template, labels=labels, created_at=datetime.now(UTC))
-        try:
-            found.check(images=(template.image,), runtime=template.runtime)
+        with ExitStack() as undo:
+            found = undo.enter_context(shared_engine(engine))
+            egress = check(template, found)
             home = Home.create(
                 engine=found.name, address="", seconds=ttl, owned=owned,
                 about=about.model_dump_json(),
             )  # fmt: skip
-            try:
+            network = "none"
+            with ExitStack() as failed:
+                failed.callback(home.remove)
+                if egress is not None:
+                    shared = SharedNetwork.of(found, egress)
+                    undo.callback(shared.leave, home)
+                    network = shared.join(home)
                 _write_end(home, ttl)
-                place = place_of(home, template, found, spare_pids=_OURS)
+                place = place_of(home, template, found, egress=egress, spare_pids=_OURS)
                 command = ("sh", "-c", _KEEPER, f"{CONTROL}/{_ENDS}")
-                container = place.order(
-                    STEP, Start(command=command, env={"HOME": HOME, **template.env})
-                )
-                try:
-                    container.start()
-                    home.note_ready()
-                    return cls(home, about, found, container, owns=owns)
-                except BaseException:
-                    container.remove()
-                    raise
-            except BaseException:
-                home.remove()
-                raise
-        except BaseException:
-            if owns:
-                found.close()
-            raise
+                env = {"HOME": HOME, **template.env}
+                container = place.order(STEP, Start(command=command, env=env, network=network))
+                failed.callback(container.remove)
+                container.start()
+                home.note_ready()
+                box = cls(home, about, found, container, leave=undo.pop_all().close)
+                failed.pop_all()
+                return box
 
     @classmethod
     def connect(cls, id: str, *, engine: ContainerEngine | str = "docker") -> Self:
@@ -182,19 +191,14 @@ class Sandbox:
         home = next((home for home in known() if home.id == id), None)
         if home is None:
             raise NotRunningError(f"there is no sandbox `{id}`", key="sandbox.missing")
-        owns = isinstance(engine, str)
-        found = load_engine(engine) if isinstance(engine, str) else engine
-        try:
+        with ExitStack() as undo:
+            found = undo.enter_context(shared_engine(engine))
             about = _About.model_validate_json(home.about)
             ids = [left.id for left in found.leftovers(home.labels) if left.kind == "container"]
             container = found.adopt(ids[0]) if ids else None
             if container is None or container.state().ended_at is not None:
                 raise NotRunningError(f"the sandbox `{id}` has ended", key="sandbox.ended")
-            return cls(home, about, found, container, owns=owns)
-        except BaseException:
-            if owns:
-                found.close()
-            raise
+            return cls(home, about, found, container, leave=undo.pop_all().close)
 
     @staticmethod
     def list(labels: Mapping[str, str] | None = None) -> "list[SandboxInfo]":
@@ -374,8 +378,7 @@ class Sandbox:
         self._over.set()
         self._container.remove()
         self._home.remove()
-        if self._owns:
-            self._engine.close()
+        self._leave()
 
     def _finish(self, reason: EndReason, message: str | None) -> None:
         self._ended = self._ended or (reason, message)
@@ -411,6 +414,10 @@ class Sandbox:
         meter = LimitMeter(self._container, template.limits, use, before=nothing)
         while not self._over.wait(_TICK):
             meter.look()
+            lost = meter.verdict is not None and meter.verdict.reason is Reason.NETWORK_LOST
+            if lost and self.network.kind == "none":
+                # It was taken away on purpose.
+                meter.verdict = None
             if meter.verdict is not None:
                 reason = REASONS.get(meter.verdict.reason, EndReason.ENGINE_LOST)
                 self._finish(reason, meter.verdict.measured)

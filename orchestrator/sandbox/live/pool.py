@@ -3,11 +3,12 @@
 import threading
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from orchestrator.base.errors import NotRunningError, OrchestratorError
-from orchestrator.engine import load_engine
+from orchestrator.engine import shared_engine
 from orchestrator.engine.interface.protocol import ContainerEngine
 from orchestrator.sandbox.live.box import Sandbox
 from orchestrator.sandbox.models import DEFAULT_TTL, Template
@@ -49,8 +50,10 @@ class SandboxPool:
         self._warm = warm
         self._ttl = ttl
         self._labels = labels
-        self._owns = isinstance(engine, str)
-        self._engine = load_engine(engine) if isinstance(engine, str) else engine
+        self._engine = engine
+        # So that sandboxes of one pool share a connection; those that are taken hold it, too.
+        self._held = ExitStack()
+        self._held.enter_context(shared_engine(engine))
         self._ready: deque[Sandbox] = deque()
         self._changed = threading.Condition()
         self._problem: OrchestratorError | None = None
@@ -103,8 +106,7 @@ class SandboxPool:
         self._maker.join()
         while self._ready:
             self._ready.popleft().kill()
-        if self._owns:
-            self._engine.close()
+        self._held.close()
 
     def _make(self) -> None:
         while True:

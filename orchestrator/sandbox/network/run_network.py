@@ -1,8 +1,37 @@
-"""The network of a run's workers, from its preparation to its removal."""
+"""Networks that workers or sandboxes share, closed to this machine, and that of a run."""
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
+
+from orchestrator.engine.interface.labels import HOST_ROLE, ROLE
+from orchestrator.engine.interface.protocol import ContainerEngine
+from orchestrator.engine.interface.spec import Egress
+
+
+def close_host(
+    engine: ContainerEngine, network: str, known: Sequence[Egress], labels: Mapping[str, str]
+) -> str | None:
+    """Close this machine to a network, which need not exist yet, but for what containers may reach.
+
+    Args:
+        engine: The engine.
+        network: Name of the network.
+        known: What containers in the network may reach; at least one.
+        labels: Labels of the network.
+
+    Returns:
+        Why each container needs a guard of its own; None if one helper filters all of them.
+
+    Raises:
+        EngineUnavailableError: The engine does not answer.
+        EngineError: The host cannot be blocked on this machine; nothing is left behind.
+    """
+    allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
+    hosts = next((egress.hosts for egress in known if egress.hosts is not None), None)
+    egress = replace(known[0], allowed=tuple(allowed), hosts=hosts)
+    return engine.close_host(f"{network}-host", network, egress, {**labels, ROLE: HOST_ROLE})
 
 
 class RunNetwork:

@@ -116,7 +116,7 @@ class TestRun:
         [
             (["--memory", "x"], "option.invalid", "--memory"),
             (["--timeout", "0"], "option.invalid", "--timeout"),
-            (["--network", "open"], "option.invalid", "--network"),
+            (["--network", "wide"], "option.invalid", "--network"),
             (["--image", ""], "option.invalid", "--image"),
             (["--env", "A-B=1"], "option.invalid", "--env"),
             (["--env", "NOT_SET_ANYWHERE"], "option.invalid", "NOT_SET_ANYWHERE"),

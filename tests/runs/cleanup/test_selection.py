@@ -260,7 +260,7 @@ class TestEngine:
                 raise EngineError("net is in use", key="engine.refusal")
             remove(leftover)
 
-        monkeypatch.setattr("orchestrator.runs.cleanup.orphans._PAUSE", 0)
+        monkeypatch.setattr("orchestrator.sandbox.deadlines.removal._PAUSE", 0)
         monkeypatch.setattr(engine, "remove", create_late)
         report = clean(repo, engine)
         assert (report.leftovers, report.problems) == (1, ())
@@ -279,7 +279,7 @@ class TestEngine:
             tried.append(leftover.id)
             raise EngineError(f"{leftover.id} is stuck", key="engine.refusal")
 
-        monkeypatch.setattr("orchestrator.runs.cleanup.orphans._PAUSE", 0)
+        monkeypatch.setattr("orchestrator.sandbox.deadlines.removal._PAUSE", 0)
         with monkeypatch.context() as patch:
             patch.setattr(engine, "remove", refuse)
             report = clean(repo, engine)
