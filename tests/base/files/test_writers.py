@@ -32,6 +32,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "runs/reports/github.py": "write_summary write_outputs _append",
         "worker/workspace/artifacts.py": "_copy",
         "faces/cli/commands/diff.py": "diff.texts",
+        "sandbox/queue.py": "Results.read Results.write",
         "faces/cli/output/streams.py": "_fill",
     },
     "The file is in a container, which runs the code.": {
@@ -55,11 +56,21 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The directory is new, has a random name, and belongs to this process.": {
         "faces/cli/commands/image.py": "build_variables",
+        "faces/cli/sandbox_batch.py": "_open",
         "faces/cli/init/command.py": "_needs_naming",
         "engine/docker/ssh.py": "SshTunnel._start",
         "engine/images/recipes.py": "build_context",
         "faces/mcp/starting.py": "_read",
         "worker/workspace/untracked.py": "_matching",
+        "sandbox/batch.py": "_write",
+        "sandbox/home.py": "Home.create Home.note_ready",
+    },
+    "The directory is in the user's state directory, and no sandbox sees it.": {
+        "sandbox/deadlines/reaper.py": "main",
+        "sandbox/home.py": "_ensure_reaper",
+    },
+    "The directory was created for it.": {
+        "sandbox/live/files.py": "Files.download",
     },
     "The path is in the state directory below `.git`, which no commit can contain, and which is "
     "mounted into no container.": {
