@@ -155,6 +155,22 @@ class TestResults:
         results.close()
         assert path.read_text() == whole
 
+    def test_each_result_is_on_the_disk_before_the_next(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, synced, sync = tmp_path / "r", [0], os.fsync
+        results = self._results(path)
+
+        def note(descriptor: int) -> None:
+            sync(descriptor)
+            synced.append(path.stat().st_size)
+
+        monkeypatch.setattr("os.fsync", note)
+        for name in "abc":
+            results.write(as_line(_done(name)))
+            assert synced[-1] == path.stat().st_size > synced[-2]
+        results.close()
+
     def test_other_files_are_left_alone(self, tmp_path: Path) -> None:
         path = tmp_path / "r"
         for content in ("hello\nworld\n", "{}\n" + as_line(_done("a")) + "\n"):
