@@ -71,6 +71,12 @@ SANDBOX: Mapping[str, _Command] = {
     "batch": _Command(
         "commands.sandbox", "batch", "Run many commands, each in a container of its own."
     ),
+    "create": _Command("commands.sandbox", "create", "Create a sandbox that stays for a time."),
+    "exec": _Command("commands.sandbox", "exec_", "Run a command in a sandbox."),
+    "cp": _Command("commands.sandbox", "copy", "Copy files into a sandbox, or out of it."),
+    "ls": _Command("commands.sandbox", "list_sandboxes", "List sandboxes."),
+    "extend": _Command("commands.sandbox", "extend", "Let a sandbox live longer."),
+    "rm": _Command("commands.sandbox", "remove", "End sandboxes, and remove their files."),
 }
 COMMANDS: Mapping[str, _Command | _Group] = {
     "parallel": _Command(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
 import typer
 
@@ -32,7 +33,7 @@ from orchestrator.sandbox.supervision.cancel import Cancel
 TIMEOUT, KILLED = 124, 137
 _LARGEST = 256 * 1024**2
 """Maximum number of bytes of a file, and of the standard input, that a command gets."""
-_PATIENCE = 5.0
+PATIENCE = 5.0
 """Seconds that the output waits for its reader, before it takes memory."""
 
 
@@ -84,26 +85,39 @@ def run_command(
     finished = run_interruptibly(work, lambda again: cancel.press(kill=again))
     if output is not None:
         output.finish()
-    if finished.reason is EndReason.ENGINE_LOST or finished.exit_code is None:
-        raise EngineError(finished.message or "the end was not observed", key="sandbox.lost")
+    check_observed(finished)
     for path, target in zip(submission.out, targets, strict=True):
         if path in finished.files:
             with _writing(target):
                 write_output(target, finished.files[path])
         else:
             tell(f"warning: the command left no file {one_line(path)}")
+    exit_as(finished, as_json=as_json)
+
+
+def check_observed(finished: Finished) -> None:
+    """Check that the end of a command was observed.
+
+    Raises:
+        EngineError: It was not.
+    """
+    ended = finished.reason is not EndReason.EXITED or finished.exit_code is not None
+    if finished.reason is EndReason.ENGINE_LOST or not ended:
+        raise EngineError(finished.message or "the end was not observed", key="sandbox.lost")
+
+
+def exit_as(finished: Finished, *, as_json: bool) -> NoReturn:
+    """Print why a command ended, if not by itself, or all of it as JSON; exit with its code.
+
+    Raises:
+        typer.Exit: Always.
+    """
     if as_json:
         show_json(finished.model_dump_json(indent=2, ensure_ascii=True))
-    if finished.reason is not EndReason.EXITED:
-        tell(one_line(f"{finished.reason}: {finished.message or 'killed'}", limit=400))
-    raise typer.Exit(exit_code(finished))
-
-
-def exit_code(finished: Finished) -> int:
-    """Return the exit code for a command that ran."""
     if finished.reason is EndReason.EXITED:
-        return finished.exit_code or 0
-    return TIMEOUT if finished.reason is EndReason.TIMEOUT else KILLED
+        raise typer.Exit(finished.exit_code or 0)
+    tell(one_line(f"{finished.reason}: {finished.message or 'killed'}", limit=400))
+    raise typer.Exit(TIMEOUT if finished.reason is EndReason.TIMEOUT else KILLED)
 
 
 def read_template(limits: GivenSettings, given: GivenSettings) -> Template:
@@ -133,12 +147,12 @@ def _read_file(text: str) -> tuple[str, bytes]:
     source, colon, target = text.rpartition(":")
     if not colon:
         source, target = text, Path(text).name
-    return target, _read(source, "--file")
+    return target, read_input(source, "--file")
 
 
 def _read_stdin(source: str) -> bytes:
     if source != "-":
-        return _read(source, "--stdin")
+        return read_input(source, "--stdin")
     data = sys.stdin.buffer.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise ConfigError(
@@ -147,7 +161,12 @@ def _read_stdin(source: str) -> bytes:
     return data
 
 
-def _read(path: str, option: str) -> bytes:
+def read_input(path: str, option: str) -> bytes:
+    """Return the content of the file of an option.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     try:
         return read_limited(path, most=_LARGEST, follow=True)
     except OSError as error:
@@ -198,7 +217,7 @@ class _Printed(OutputBuffer):
         try:
             self._sinks[chunk.stream].write(data)
             # Whoever waited longer here would not notice the end of the container.
-            wait_for_readers(_PATIENCE)
+            wait_for_readers(PATIENCE)
         except OSError as error:
             self._lost = LostOutputError(error.errno, error.strerror)
             self._cancel.press(kill=True)

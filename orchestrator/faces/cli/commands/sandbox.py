@@ -43,8 +43,27 @@ Command = Annotated[
     list[str], typer.Argument(metavar="CMD", help="Command to run and its arguments, after `--`.")
 ]
 
+Id = Annotated[str, typer.Argument(metavar="ID", help="Id of the sandbox.")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="K=V", help="Label of the sandbox; repeatable."),
+]
+_OF_ONE = OptionsOf(
+    "Submission",
+    only=("stdin", "env", "timeout"),
+    texts={
+        "timeout": "Seconds after which the command is stopped. [default: when the sandbox ends]"
+    },
+)
+
 _run = import_later("sandbox_run", "run_command")
 _batch = import_later("sandbox_batch", "run_batch")
+_create = import_later("sandbox_live", "create_sandbox")
+_execute = import_later("sandbox_live", "execute")
+_copy = import_later("sandbox_live", "copy_files")
+_list = import_later("sandbox_live", "list_all")
+_extend = import_later("sandbox_live", "extend_time")
+_remove = import_later("sandbox_live", "remove_sandboxes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +155,72 @@ def batch(
     every command ended with exit code 0, and 1 otherwise.
     """
     _batch(limits, template, submission, options)
+
+
+@with_options
+def create(
+    limits: LimitOptions,
+    template: TemplateOptions,
+    submission: Annotated[GivenSettings, OptionsOf("Submission", only=("env",))],
+    ttl: Annotated[
+        float, typer.Option("--ttl", metavar="SECONDS", help="Seconds until it ends itself.")
+    ] = 600.0,
+    label: Labels = None,
+) -> None:
+    """Create a sandbox that stays, and print its id."""
+    _create(limits, template, submission, ttl, label or [])
+
+
+@with_options
+def exec_(
+    submission: Annotated[GivenSettings, _OF_ONE],
+    sandbox: Id,
+    command: Command,
+    cwd: Annotated[
+        str, typer.Option("--cwd", metavar="DIR", help="Working directory of the command.")
+    ] = "/workspace",
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="UID", help="User of the command. [default: the sandbox's]"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a command in a sandbox; exit codes are as for `sandbox run`."""
+    _execute(submission, sandbox, command, cwd, user, json)
+
+
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="File or directory, or ID:PATH.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="Its copy, or ID:PATH.")],
+) -> None:
+    """Copy a file, or what is in a directory, into a sandbox or out of it.
+
+    One of SRC and DST is ID:PATH. Out of a sandbox, only files and directories are copied, and a
+    directory to a new one.
+    """
+    _copy(source, target)
+
+
+def list_sandboxes(label: Labels = None, json: Json = False) -> None:
+    """List your sandboxes, oldest first."""
+    _list(label or [], json)
+
+
+def extend(
+    sandbox: Id,
+    seconds: Annotated[
+        float, typer.Argument(metavar="SECONDS", min=1, help="Seconds that it lives from now on.")
+    ],
+) -> None:
+    """Set the time until a sandbox ends itself."""
+    _extend(sandbox, seconds)
+
+
+def remove(
+    sandboxes: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Ids of the sandboxes.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="End all of your sandboxes.")] = False,
+) -> None:
+    """End sandboxes with all their commands, and remove their files."""
+    _remove(sandboxes or [], everything)
