@@ -112,7 +112,7 @@ def _stdin(name: str | None) -> BinaryIO | None:
 
 def _feed(process: Process, source: BinaryIO) -> None:
     """Pass input on to a command, which need not read it."""
-    with suppress(OrchestratorError, OSError):
+    with suppress(OrchestratorError, OSError), source:
         while data := source.read1(_CHUNK):  # type: ignore[attr-defined]
             process.write(data)
     with suppress(OrchestratorError):
@@ -178,9 +178,7 @@ def _copy_in(box: Sandbox, source: Path, target: str) -> None:
 
 def _copy_out(box: Sandbox, source: str, target: Path) -> None:
     if box.files.stat(source).kind == "directory":
-        left_out = box.files.download(source, target)
-        if left_out:
-            tell(f"warning: {left_out} entries are neither files nor directories: left out")
+        box.files.download(source, target)
         return
     here = target / PurePosixPath(source).name if target.is_dir() else target
     write_output(here, box.files.read(source))

@@ -205,6 +205,71 @@ class TestBatch:
         assert "1 of 1 submission had a result" in capfd.readouterr().err
 
 
+@pytest.mark.process
+class TestLive:
+    @pytest.fixture(autouse=True)
+    def engine(self, local: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("orchestrator.sandbox.live.box.load_engine", lambda *_: local)
+
+    def test_sandbox_is_created_used_listed_and_removed(
+        self, capfd: pytest.CaptureFixture[str], homes: Path
+    ) -> None:
+        assert run(["sandbox", "create", "--label", "k=v", "--ttl", "300", "--env", "A=1"]) == 0
+        name = capfd.readouterr().out.strip()
+        assert _left(homes) == [name]
+        assert run(["sandbox", "ls", "--label", "k=v", "--json"]) == 0
+        (listed,) = json.loads(capfd.readouterr().out)["sandboxes"]
+        assert (listed["id"], listed["labels"]) == (name, {"k": "v"})
+        assert run(["sandbox", "ls", "--label", "k=w"]) == 0
+        assert capfd.readouterr() == ("", "there are no sandboxes\n")
+        Path("in").write_bytes(b"input")
+        script = "cat; echo $A >&2; exit 6"
+        options = ["--stdin", "in", name, "--"]
+        assert run(["sandbox", "exec", *options, "sh", "-c", script]) == 6
+        assert capfd.readouterr() == ("input", "1\n")
+        assert run(["sandbox", "exec", name, "--timeout", "0.3", "--", "sleep", "60"]) == 124
+        assert capfd.readouterr().err.startswith("timeout: ")
+        assert run(["sandbox", "exec", "--json", name, "--", "sh", "-c", HOSTILE]) == 0
+        assert "\x1b" not in capfd.readouterr().out
+        assert run(["sandbox", "extend", name, "900"]) == 0
+        assert run(["sandbox", "ls"]) == 0
+        assert "15 min" in capfd.readouterr().out
+        assert run(["sandbox", "rm", "--all"]) == 0
+        assert capfd.readouterr().out == f"{name}\n"
+        assert _left(homes) == []
+        for command in (["exec", name, "--", "true"], ["rm", name], ["extend", name, "5"]):
+            with reports("sandbox.missing", name):
+                assert run(["sandbox", *command]) == 3
+
+    def test_files_are_copied_in_and_out(self, capfd: pytest.CaptureFixture[str]) -> None:
+        assert run(["sandbox", "create"]) == 0
+        name = capfd.readouterr().out.strip()
+        Path("d/e").mkdir(parents=True)
+        Path("d/e/f").write_bytes(b"content")
+        Path("d/e/f").chmod(0o750)
+        # The local engine replaces a path of the sandbox only as a whole word.
+        assert run(["sandbox", "cp", "d/e/f", f"{name}:/workspace/new"]) == 0
+        assert run(["sandbox", "cp", f"{name}:/workspace/new", "."]) == 0
+        assert (Path("new").read_bytes(), Path("new").stat().st_mode & 0o100) == (b"content", 0)
+        assert run(["sandbox", "cp", "d", f"{name}:/workspace"]) == 0
+        assert run(["sandbox", "cp", f"{name}:/workspace", "all"]) == 0
+        assert Path("all/e/f").read_bytes() == Path("all/new").read_bytes() == b"content"
+        for source, target in (
+            ("d", "e"),
+            (f"{name}:a", f"{name}:b"),
+            (f"{name}:/workspace/none", "x"),
+            (f"{name}:/workspace", "all"),
+        ):
+            with reports("sandbox.copy"):
+                assert run(["sandbox", "cp", source, target]) == 3
+        assert run(["sandbox", "rm", name]) == 0
+        for arguments in (["rm"], ["rm", "--all", name]):
+            with reports("sandbox.unnamed"):
+                assert run(["sandbox", *arguments]) == 3
+        with reports("option.invalid", "--label"):
+            assert run(["sandbox", "ls", "--label", "x"]) == 3
+
+
 POINTS = (
     "orchestrator.sandbox.batch:run_one before 2",
     "orchestrator.sandbox.queue:Results.write before 1",
