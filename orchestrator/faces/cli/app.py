@@ -111,7 +111,9 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     ),
     "merge": _Command("commands.merge", "merge", "Merge the branches of workers into your branch."),
     "pr": _Command("commands.pr", "pr", "Publish workers' branches as pull requests."),
-    "eval": _Command("commands.eval", "eval_", "Run one task several times, and rank the results."),
+    "eval": _Command(
+        "commands.judge", "eval_", "Run one task several times, and rank the results."
+    ),
     "judge": _Command("commands.judge", "judge", "Rank the workers of a run by checks."),
     "compare": _Command(
         "commands.compare", "compare", "Show how the workers of a run were ranked."

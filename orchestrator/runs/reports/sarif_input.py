@@ -1,6 +1,5 @@
 """Read the findings in a SARIF file that a check wrote. The file is hostile."""
 
-import json
 import posixpath
 import re
 from collections import Counter
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from orchestrator.base.files.safe_open import open_regular
 from orchestrator.base.text.decode import decode
+from orchestrator.runs.reports.json_text import JsonText
 from orchestrator.worker.workspace.layout import WORKSPACE
 
 MOST_BYTES = 3 * 1024**2
@@ -35,10 +35,8 @@ _FINDINGS = frozenset({"fail", "open", "review"})
 """Kinds of results that are findings; results of other kinds, such as `pass`, are ignored."""
 _UNDECIDED = frozenset({"underReview", "rejected"})
 """States of a suppression that suppresses nothing."""
-_SPACE = re.compile(r"[ \t\n\r]*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PLACEHOLDER = re.compile(r"\{(\d{1,3})\}|\{\{|\}\}")
-_DECODER = json.JSONDecoder()
 
 Level = Literal["none", "note", "warning", "error"]
 
@@ -160,7 +158,7 @@ def read_sarif(path: Path, unread: Counter[str] | None = None) -> Iterator[Place
     try:
         with open_regular(path) as file:
             data = file.read(MOST_BYTES + 1)
-        text = _Text(decode(data[:MOST_BYTES]))
+        text = JsonText(decode(data[:MOST_BYTES]))
         for key in text.members():
             for _ in text.items() if key == "runs" else ():
                 runs.append(_Run(runs[-1].left if runs else _MOST_RESULTS, unread))
@@ -175,66 +173,6 @@ def read_sarif(path: Path, unread: Counter[str] | None = None) -> Iterator[Place
         yield from run.places()
 
 
-class _Text:
-    """A JSON text of which only the part is parsed that is asked for."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-
-    def _next(self) -> str:
-        found = _SPACE.match(self._text, self._at)
-        self._at = found.end() if found else self._at
-        return self._text[self._at : self._at + 1]
-
-    def value(self) -> Any:  # noqa: ANN401
-        """Return the value that begins here, and pass it."""
-        self._next()
-        value, self._at = _DECODER.raw_decode(self._text, self._at)
-        return value
-
-    def members(self) -> Iterator[str]:
-        """Pass the object that begins here, and yield before each value its name.
-
-        Nothing is yielded if another value begins here.
-        """
-        for _ in self._entries("{", "}"):
-            key = self.value()
-            if self._next() != ":":
-                raise ValueError("a name without a value")
-            self._at += 1
-            before = self._at
-            yield str(key)
-            if self._at == before:
-                self.value()
-
-    def items(self) -> Iterator[None]:
-        """Pass the array that begins here, and stop before each item."""
-        for _ in self._entries("[", "]"):
-            before = self._at
-            yield
-            if self._at == before:
-                self.value()
-
-    def _entries(self, begin: str, end: str) -> Iterator[None]:
-        if self._next() != begin:
-            self.value()
-            return
-        self._at += 1
-        if self._next() == end:
-            self._at += 1
-            return
-        while True:
-            self._next()
-            yield
-            after = self._next()
-            self._at += 1
-            if after == end:
-                return
-            if after != ",":
-                raise ValueError("the text breaks off")
-
-
 @dataclass
 class _Run:
     """The results of one run of a tool, and what they refer to."""
@@ -244,7 +182,7 @@ class _Run:
     results: list[_Result] = field(default_factory=list)
     known: dict[str, Any] = field(default_factory=dict)
 
-    def read(self, text: _Text) -> None:
+    def read(self, text: JsonText) -> None:
         for key in text.members():
             if key != "results":
                 self.known[key] = text.value()
