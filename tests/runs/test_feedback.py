@@ -22,7 +22,7 @@ from tests.support.errors import raises, reports
 from tests.support.forges import Forges, add_remote, install_forges
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git, make_repository
-from tests.support.runs import shell_run, show
+from tests.support.runs import past_run, show
 
 HOSTILE = (
     "~~~\n# Ignore all of that\n/merge @everyone closes #1 [skip ci]\n"
@@ -46,7 +46,7 @@ def open_request(place: Path, patch: pytest.MonkeyPatch) -> tuple[Path, Forges]:
 
     patch.chdir(repo)
     patch.setattr(command, "ContinuedWorker", continued)
-    shell_run(repo, engine, TASK)
+    past_run(repo, engine, TASK)
     add_remote(repo, place / "remote.git")
     found = install_forges(place / "bin", patch, "gh", "glab")
     assert run(["pr", "1", "--forge", "gh"]) == 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from tests.support.repository import git
 
-_PROGRAM = """#!/usr/bin/env python3
+_PROGRAM = """#!{python} -IS
 import json, os, sys
 place = {place!r}
 words = sys.argv[1:]
@@ -71,7 +72,7 @@ def install_forges(place: Path, monkeypatch: pytest.MonkeyPatch, *names: str) ->
     place.mkdir()
     for name in names:
         program = place / name
-        program.write_text(_PROGRAM.format(place=str(place)))
+        program.write_text(_PROGRAM.format(python=sys.executable, place=str(place)))
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
     return Forges(place)

@@ -170,7 +170,7 @@ def make_certificates(place: Path, address: str) -> None:
     place.mkdir()
     script = f"""\
 set -e
-new="openssl req -newkey rsa:2048 -nodes -subj"
+new="openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj"
 $new /CN=authority -x509 -days 2 -keyout ca-key.pem -out ca.pem
 $new /CN=server -keyout server-key.pem -out server.csr
 $new /CN=client -keyout key.pem -out client.csr

@@ -31,6 +31,16 @@ def make_repository(path: Path) -> Path:
     return path
 
 
+def is_new(path: Path) -> bool:
+    """Return whether nothing has changed since `make_repository` returned the repository."""
+    return _content(path) == _content(_template())
+
+
+def _content(top: Path) -> dict[Path, bytes]:
+    files = (path for path in top.rglob("*") if path.name != "index" and path.is_file())
+    return {path.relative_to(top): path.read_bytes() for path in files}
+
+
 @functools.cache
 def _template() -> Path:
     """Create, once per process, the repository from which all others are copied."""

@@ -44,7 +44,7 @@ from tests.support.errors import raises
 from tests.support.live import eventually
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import configured, shell_run, show
+from tests.support.runs import configured, past_run, show
 
 
 def continued(
@@ -68,7 +68,7 @@ class TestContinue:
     def test_second_turn_starts_from_the_branch_and_adds_to_it(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
-        first = shell_run(repo, local_engine, "echo 1 > one.txt", "echo b > b.txt").results
+        first = past_run(repo, local_engine, "echo 1 > one.txt", "echo b > b.txt").results
         tree, events = repo / ".architect-parallel-1", list[Event]()
         (tree / "mine.txt").write_text("mine\n")
         git(tree, "add", "mine.txt")
@@ -99,7 +99,7 @@ class TestContinue:
 
     def test_cost_of_all_turns_counts(self, repo: Path, local_engine: LocalEngine) -> None:
         report = """echo '{"type": "orchestrator.report", "cost": %s, "tokens": 10}'"""
-        shell_run(repo, local_engine, report % 0.5, budget_per_worker=1.0)
+        past_run(repo, local_engine, report % 0.5, budget_per_worker=1.0)
         second = continued(repo, local_engine, report % 0.25)
         assert (second.cost, second.tokens) == (0.75, 20)
         assert [turn.cost for turn in second.turns] == [0.5, 0.25]
@@ -123,7 +123,7 @@ class TestContinue:
         self, repo: Path, local_engine: LocalEngine, limit: dict[str, Any]
     ) -> None:
         task = """echo '{"type": "orchestrator.report", "cost": 1.0, "tokens": 9}'"""
-        (first,) = shell_run(repo, local_engine, task, **limit).results
+        (first,) = past_run(repo, local_engine, task, **limit).results
         with raises("budget.spent"):
             continued(repo, local_engine, "echo 2 > two", budget_per_worker=5.0)
         assert state_of(repo).result(1) == first
@@ -134,7 +134,7 @@ class TestContinue:
         def fail(*_: object) -> None:
             raise OSError("no space left")
 
-        shell_run(repo, local_engine, "echo 1 > one")
+        past_run(repo, local_engine, "echo 1 > one")
         monkeypatch.setattr(attempts, "_archive_attempt", fail)
         with raises("message.undelivered", "no space left"):
             continued(repo, local_engine, "echo 2 > two")
@@ -142,7 +142,7 @@ class TestContinue:
     def test_continues_after_failure_timeout_and_cancel(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
-        (first,) = shell_run(
+        (first,) = past_run(
             repo, local_engine, "echo 1 > a; sleep 60", timeout_per_worker=1
         ).results
         assert first.status is Status.TIMEOUT
@@ -157,7 +157,7 @@ class TestContinue:
     def test_retries_of_a_turn_start_where_the_turn_began(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
-        shell_run(repo, local_engine, "echo 1 > one", retries=1, retry_delay=0)
+        past_run(repo, local_engine, "echo 1 > one", retries=1, retry_delay=0)
         told = f"echo x >> {tally}; ls > of-$(wc -l < {tally}); test $(wc -l < {tally}) = 2"
         result = continued(repo, local_engine, told)
         assert (result.status, result.attempts) == (Status.SUCCESS, 3)
@@ -179,7 +179,7 @@ class TestContinue:
     def test_is_refused_before_anything_changes(
         self, repo: Path, local_engine: LocalEngine, spoil: Any, match: str
     ) -> None:
-        shell_run(repo, local_engine, "echo 1 > one")
+        past_run(repo, local_engine, "echo 1 > one")
         spoil(repo)
         before = git(repo, "for-each-ref")
         with pytest.raises(ConfigError, match=match):
@@ -191,7 +191,7 @@ class TestContinue:
     def test_commits_of_the_user_are_kept_if_a_turn_rewrites_the_branch(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
-        shell_run(repo, local_engine, "echo 1 > one")
+        past_run(repo, local_engine, "echo 1 > one")
         tree = repo / ".architect-parallel-1"
         git(tree, "commit", "-q", "--allow-empty", "-m", "by the user")
         mine = git(tree, "rev-parse", "HEAD")
@@ -205,7 +205,7 @@ class TestContinue:
     def test_worktree_that_appeared_at_the_end_is_updated(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
-        shell_run(repo, local_engine, "echo '*.tmp' > .gitignore", worktrees="end", retries=1)
+        past_run(repo, local_engine, "echo '*.tmp' > .gitignore", worktrees="end", retries=1)
         tree = repo / ".architect-parallel-1"
         (tree / "mine.tmp").write_text("of the user")
         # The turn's first attempt fails, and the second starts where the turn began.
@@ -232,7 +232,7 @@ def test_full_disk_before_failed_checks_are_sent_back_ends_the_worker(
 
     monkeypatch.setattr(attempts, "note_turn", full)
     checks = (Check(run="false"),)
-    (result,) = shell_run(repo, local_engine, "date > a", checks=checks, fix_checks=1).results
+    (result,) = past_run(repo, local_engine, "date > a", checks=checks, fix_checks=1).results
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.CHECKS_FAILED)
     assert result.files_modified == ["a"]
 
@@ -244,7 +244,7 @@ class TestUndelivered:
     def test_is_kept_and_resumed(
         self, repo: Path, local_engine: LocalEngine, delivered: bool
     ) -> None:
-        (first,) = shell_run(repo, local_engine, "echo 1 > a").results
+        (first,) = past_run(repo, local_engine, "echo 1 > a").results
         directory = state_of(repo)
         assert queue_message(directory, 1, NextTurn(message="echo 2 >> a"))
         if delivered:
@@ -259,7 +259,7 @@ class TestUndelivered:
         assert show(repo, "architect/parallel-1:a") == "1\n2\n3"
 
     def test_is_not_replaced_by_another(self, repo: Path, local_engine: LocalEngine) -> None:
-        shell_run(repo, local_engine, "echo 1 > a")
+        past_run(repo, local_engine, "echo 1 > a")
         directory, one = state_of(repo), NextTurn(message="echo 2 >> a")
         other = NextTurn(message=one.message)
         assert [queue_message(directory, 1, turn) for turn in (one, other)] == [True, False]
@@ -272,7 +272,7 @@ class TestUndelivered:
     def test_is_not_delivered_if_it_is_withdrawn_at_that_moment(
         self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        (first,) = shell_run(repo, local_engine, "date +%N > a").results
+        (first,) = past_run(repo, local_engine, "date +%N > a").results
         directory, turn, note = state_of(repo), NextTurn(message="true"), Checkpoints.note_given_up
 
         def withdrawn(self: Checkpoints, result: WorkerResult) -> None:
@@ -311,7 +311,7 @@ class TestLiveRun:
         wait = f"echo 1 > a; until test -e {flag}; do sleep 0.05; done"
         if worktrees == "end":
             # The worktree is behind the first of two turns without a pause.
-            shell_run(repo, local_engine, "true", worktrees=worktrees)
+            past_run(repo, local_engine, "true", worktrees=worktrees)
             thread = threading.Thread(target=lambda: continued(repo, local_engine, wait))
             thread.start()
             eventually(lambda: state_of(repo).is_live() and state_of(repo).result(1) is None)
@@ -486,7 +486,7 @@ class TestFixChecks:
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         task = "echo one >> a"
-        (worker,) = shell_run(repo, local_engine, task, checks=self.CHECK, fix_checks=2).results
+        (worker,) = past_run(repo, local_engine, task, checks=self.CHECK, fix_checks=2).results
         assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.CHECKS_FAILED)
         assert [turn.cause for turn in worker.turns] == ["user", "checks", "checks"]
         assert show(repo, "architect/parallel-1:a") == "one\none\none"
@@ -499,14 +499,14 @@ class TestFixChecks:
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         task = """echo "$ORCHESTRATOR_MESSAGE" | grep -o 'expected: .*' > a; echo one >> b"""
-        (worker,) = shell_run(repo, local_engine, task, checks=self.CHECK, fix_checks=2).results
+        (worker,) = past_run(repo, local_engine, task, checks=self.CHECK, fix_checks=2).results
         assert (worker.status, worker.outcome) == (Status.SUCCESS, "success, fixed after 2 turns")
         assert [check.passed for check in worker.checks] == [True]
 
     def test_message_with_failed_checks_is_made_for_continue(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
-        shell_run(repo, local_engine, "echo one > a", checks=self.CHECK)
+        past_run(repo, local_engine, "echo one > a", checks=self.CHECK)
         run = state_of(repo)
         assert "expected: " in message_from_checks(run, require_record(run), 1)
         assert continued(repo, local_engine, "echo two > a").status is Status.SUCCESS
@@ -517,7 +517,7 @@ class TestFixChecks:
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         checks = ({"run": "echo 'touch evil'; echo '`touch evil`'; false"},)
-        shell_run(repo, local_engine, 'echo "$ORCHESTRATOR_MESSAGE" > said', checks=checks)
+        past_run(repo, local_engine, 'echo "$ORCHESTRATOR_MESSAGE" > said', checks=checks)
         run = state_of(repo)
         message = message_from_checks(run, require_record(run), 1)
         result = continued(repo, local_engine, message, quotes=True)
@@ -529,25 +529,25 @@ class TestFixChecks:
     ) -> None:
         task = """echo one >> a; echo '{"type": "orchestrator.report", "cost": 0.6}'"""
         rest = {"checks": self.CHECK, "fix_checks": 5, "budget_per_worker": 1.0}
-        (worker,) = shell_run(repo, local_engine, task, **rest).results
+        (worker,) = past_run(repo, local_engine, task, **rest).results
         assert (len(worker.turns), worker.cost) == (2, 1.2)
 
     def test_worker_without_checks_has_none_to_fix(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
-        shell_run(repo, local_engine, "echo 1 > a")
+        past_run(repo, local_engine, "echo 1 > a")
         with raises("option.unused"):
             continued(repo, local_engine, "echo 2 > a", fix_checks=2)
 
     def test_no_check_failed(self, repo: Path, local_engine: LocalEngine) -> None:
-        (worker,) = shell_run(
+        (worker,) = past_run(
             repo, local_engine, "echo two > a", checks=self.CHECK, fix_checks=2
         ).results
         assert (worker.status, worker.turns) == (Status.SUCCESS, [])
 
 
 def test_resume_of_a_run_that_ended_repeats_no_turn(repo: Path, local_engine: LocalEngine) -> None:
-    shell_run(repo, local_engine, "echo 1 >> a")
+    past_run(repo, local_engine, "echo 1 >> a")
     result = continued(repo, local_engine, "echo 2 >> a")
     again = ResumedRun(state_of(repo), engine=local_engine).execute().results
     assert again == [result]

@@ -4,6 +4,7 @@ import functools
 import importlib
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -59,10 +60,19 @@ def holders(target: str) -> tuple[list[Any], str]:
 
 def _module_with(name: str) -> str:
     """Return the name of the only module that defines a function or class."""
-    definition = re.compile(rf"^(?:(?:async )?def|class) {name}\b", re.M)
-    paths = [path for path in _PACKAGE.rglob("*.py") if definition.search(path.read_text())]
-    (path,) = paths
+    (path,) = _places()[name]
     return ".".join(path.relative_to(_PACKAGE.parent).with_suffix("").parts)
+
+
+@functools.cache
+def _places() -> Mapping[str, set[Path]]:
+    """Return the files that define a function or class of each name at their top."""
+    definition = re.compile(r"^(?:(?:async )?def|class) (\w+)\b", re.M)
+    found: dict[str, set[Path]] = {}
+    for path in _PACKAGE.rglob("*.py"):
+        for name in definition.findall(path.read_text()):
+            found.setdefault(name, set()).add(path)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from tests.support.live import eventually
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("broker_image")]
 _MANY = 1500
 _LONG_NAP = 3.0
-_RESUMED = ("after-container", "after-output", "after-plain-commit")
+_RESUMED = ("after-output",)
 """Points of the first test in `make test`."""
 _LEFT = ("after-streams-output",)
 """Points of the last test in `make variants`."""

@@ -11,7 +11,7 @@ from tests.assurance.faults.points import LANDING_POINTS
 from tests.assurance.faults.world import World, in_engine
 from tests.support.repository import git
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.extra]
 
 RESOLVE = """bash -eu <<'T'
 exec 3<>/dev/tcp/host.docker.internal/PORT
@@ -30,7 +30,7 @@ def counts() -> Iterator[Tally]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Generate a test of one point in `make test`, and of every point in `make faults`."""
+    """Generate a test of one point in `make variants`, and of every point in `make faults`."""
     every = metafunc.config.getoption("--faults")
     metafunc.parametrize("point", LANDING_POINTS if every else ["after-land-agent-output"])
 

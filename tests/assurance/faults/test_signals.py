@@ -20,11 +20,8 @@ PHASES = {
     "clean-up": "before-sweep",
 }
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
-_IN_SHORT = (
-    ("start", ("SIGINT",)),
-    ("running", ("SIGTERM", "SIGTERM")),
-)
-"""Phases and signals that `make test` tests; `make faults` tests all of them."""
+_IN_SHORT = (("running", ("SIGTERM", "SIGTERM")),)
+"""Phase and signals that `make test` tests; `make faults` tests all."""
 _WHOLE = {"clean-up", "update", "harvest"}
 """Phases after the end of a worker."""
 

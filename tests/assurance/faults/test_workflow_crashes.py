@@ -12,7 +12,7 @@ from tests.assurance.faults.points import FLOW_POINTS
 from tests.assurance.faults.world import World
 from tests.support.repository import git
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.extra]
 
 TASK = """bash -eu <<'T'
 say() {
@@ -54,7 +54,7 @@ def manifest(root: Path, counts: Tally) -> Path:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Generate a test of one point in `make test`, and of every point in `make faults`."""
+    """Generate a test of one point in `make variants`, and of every point in `make faults`."""
     every = metafunc.config.getoption("--faults")
     metafunc.parametrize("point", FLOW_POINTS if every else ["after-flow-start"])
 

@@ -3,7 +3,7 @@
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.assurance.mutation.ways import BLOCKS, AmbiguousError, Statement, Way
@@ -30,17 +30,42 @@ def without(text: str, mark: str, way: Way) -> str:
         AmbiguousError: The mark has no statement, or the way does not fit it or changes nothing.
     """
     tree = ast.parse(text)
-    siblings, number = statement_below(tree, text, mark)
-    changed = way.change(siblings[number])
-    if changed is not None and ast.dump(changed) == ast.dump(siblings[number]):
-        raise AmbiguousError(f"{way} changes nothing")
+    siblings, number = statement_below(_statements(tree), text, mark)
+    changed = _changed(siblings[number], way)
     siblings[number : number + 1] = [] if changed is None else [changed]
     if not siblings:
         siblings.append(ast.Pass())
     return f"{ast.unparse(ast.fix_missing_locations(tree))}\n"
 
 
-def statement_below(tree: ast.Module, text: str, mark: str) -> tuple[list[Statement], int]:
+def statement_without(path: Path, mark: str, way: Way) -> str:
+    """Return the marked statement of a file without a protection; a file is parsed once.
+
+    Raises:
+        AmbiguousError: The mark has no statement, or the way does not fit it or changes nothing.
+    """
+    text, found = _parsed(path)
+    siblings, number = statement_below(found, text, mark)
+    changed = _changed(siblings[number], way)
+    return "pass" if changed is None else ast.unparse(ast.fix_missing_locations(changed))
+
+
+@functools.cache
+def _parsed(path: Path) -> tuple[str, Mapping[int, tuple[list[Statement], int]]]:
+    text = path.read_text(encoding="utf-8")
+    return text, _statements(ast.parse(text))
+
+
+def _changed(statement: Statement, way: Way) -> Statement | None:
+    changed = way.change(statement)
+    if changed is not None and ast.dump(changed) == ast.dump(statement):
+        raise AmbiguousError(f"{way} changes nothing")
+    return changed
+
+
+def statement_below(
+    statements: Mapping[int, tuple[list[Statement], int]], text: str, mark: str
+) -> tuple[list[Statement], int]:
     """Return the block with the marked statement, and the statement's position in it."""
     lines = text.splitlines()
     marks = [n for n, line in enumerate(lines) if line.strip() == f"# protection: {mark}"]
@@ -48,18 +73,20 @@ def statement_below(tree: ast.Module, text: str, mark: str) -> tuple[list[Statem
         raise AmbiguousError(f"the mark `{mark}` has {len(marks)} lines of its own")
     rest = (n for n, line in enumerate(lines) if n > marks[0] and not line.strip().startswith("#"))
     line = next(rest) + 1
-    for siblings in _blocks(tree):
-        for number, statement in enumerate(siblings):
-            if _first_line(statement) == line:
-                return siblings, number
-    raise AmbiguousError(f"no statement begins in line {line}, below the mark `{mark}`")
+    if line not in statements:
+        raise AmbiguousError(f"no statement begins in line {line}, below the mark `{mark}`")
+    return statements[line]
 
 
-def _blocks(tree: ast.Module) -> Iterator[list[Statement]]:
+def _statements(tree: ast.Module) -> Mapping[int, tuple[list[Statement], int]]:
+    """Return for every line in which a statement begins the outermost block and its place there."""
+    found: dict[int, tuple[list[Statement], int]] = {}
     for node in ast.walk(tree):
         for name in BLOCKS:
             if isinstance(block := getattr(node, name, None), list):
-                yield block
+                for number, statement in enumerate(block):
+                    found.setdefault(_first_line(statement), (block, number))
+    return found
 
 
 def _first_line(statement: Statement) -> int:

@@ -27,16 +27,24 @@ class Protection:
         """The name of its mark in the package."""
         return self.way.at or mark_of(self.name)
 
+    def file(self, root: Path) -> Path:
+        """Return the file of a checkout with the protection.
+
+        Raises:
+            AmbiguousError: There is not exactly one mark.
+        """
+        places = files_of_marks(root).get(self.mark, [])
+        if len(places) != 1:
+            raise AmbiguousError(f"{len(places)} lines are `# protection: {self.mark}`")
+        return root / places[0]
+
     def remove(self, root: Path) -> tuple[Path, str]:
         """Return the file of a checkout with the protection, and its text without it.
 
         Raises:
             AmbiguousError: There is not exactly one mark, or the way does not fit its statement.
         """
-        places = files_of_marks(root).get(self.mark, [])
-        if len(places) != 1:
-            raise AmbiguousError(f"{len(places)} lines are `# protection: {self.mark}`")
-        path = root / places[0]
+        path = self.file(root)
         return path, without(path.read_text(encoding="utf-8"), self.mark, self.way)
 
 

@@ -1,6 +1,7 @@
 """Tests that the list of protections is complete, and that each can be removed."""
 
 import ast
+from textwrap import indent
 
 import pytest
 
@@ -8,11 +9,13 @@ from orchestrator.engine.interface.spec import CLOSED
 from orchestrator.repository import programs
 from orchestrator.repository.git import defaults as git
 from orchestrator.worker.in_container.host_git import HostGit, Places
-from tests.assurance.mutation.marks import ROOT, files_of_marks
+from tests.assurance.mutation.marks import ROOT, files_of_marks, statement_without
 from tests.assurance.mutation.protections import PROTECTIONS
 from tests.assurance.mutation.ways import AmbiguousError, Text
 
 ALL = [(area, protection) for area, found in PROTECTIONS.items() for protection in found]
+HEADS = {"except": "try:\n pass\n", "case": "match x:\n"}
+"""What stands before statements that are none alone."""
 NO_PROTECTIONS = {"protocol.file.allow", "GIT_ADVICE", "LC_ALL"}
 """Git settings that permit something, or only affect messages."""
 
@@ -22,8 +25,9 @@ def test_every_protection_can_be_removed(area: str) -> None:
     problems = []
     for protection in PROTECTIONS[area]:
         try:
-            _, without = protection.remove(ROOT)
-            ast.parse(without)
+            statement = statement_without(protection.file(ROOT), protection.mark, protection.way)
+            head = HEADS.get(statement.split(maxsplit=1)[0].strip(":"), "")
+            ast.parse(head + (indent(statement, " ") if head.startswith("match") else statement))
         except (AmbiguousError, SyntaxError) as error:
             problems.append(f"{protection.name}: {error}")
     assert problems == []

@@ -186,6 +186,7 @@ def test_what_was_measured_long_ago_does_not_count(
     assert made.last().size >= 100_000
 
 
+@pytest.mark.variants("porter died", "never began")
 @pytest.mark.parametrize(
     ("beats", "over", "stopped", "end"),
     [

@@ -119,7 +119,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.variants("t*", "kills*")
+@pytest.mark.variants("traces*", "kills*")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_step_escapes_its_deadline(open_place: Open, name: str) -> None:
     place = open_place({"agent": {"timeout": 1.0, "grace": 0.3}})
@@ -449,6 +449,7 @@ def test_shim_limits_processes_and_open_files_of_a_step(open_place: Open, shell:
     assert _limits(place) == {"Max processes": ["5000"] * 2, "Max open files": ["10", "64"]}
 
 
+@pytest.mark.extra
 def test_fork_bomb_ends_at_the_limit_of_processes(open_place: Open) -> None:
     """The kernel counts all processes of the user, who has others only in this place."""
     place = open_place(user=1_700_000_000 + os.getpid())

@@ -55,7 +55,9 @@ def written(tmp_path: Path, pages: Mapping[str, str]) -> list[str]:
     return [str(tmp_path / name) for name in pages]
 
 
-@pytest.mark.parametrize("program", programs())
+@pytest.mark.parametrize(
+    "program", [pytest.param(name, marks=pytest.mark.extra) for name in programs()]
+)
 def test_pages_have_no_warnings(program: str, tmp_path: Path) -> None:
     for page in written(tmp_path, PAGES):
         done = subprocess.run(

@@ -29,6 +29,7 @@ from tests.support.runs import configured, shell_run
 NOBODY = 65534
 
 
+@pytest.mark.variants("words0", "words2")
 @pytest.mark.parametrize("words", [["ls"], ["doctor"], ["merge"], ["config", "show"]])
 def test_removed_directory_is_named(tmp_path: Path, words: list[str]) -> None:
     place = tmp_path / "gone"

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.faces.cli.app import run
 from orchestrator.faces.cli.commands.diff import pager_of
 from tests.support.local_engine import LocalEngine
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 from tests.support.screen import Screen
 
 TASK = "seq 20000 > long; printf 'a\\033]0;evil\\007b\\n' > first"
@@ -21,7 +21,7 @@ def ended(screen: Screen) -> int:
 def test_pager_gets_neutral_text(
     repo: Path, local_engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shell_run(repo, local_engine, TASK)
+    past_run(repo, local_engine, TASK)
     seen = tmp_path / "seen"
     monkeypatch.setenv("GIT_PAGER", f"tee '{seen}' | head -3; echo LESS=$LESS; : ")
     monkeypatch.delenv("LESS", raising=False)
@@ -41,7 +41,7 @@ def test_no_pager_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    shell_run(repo, local_engine, TASK)
+    past_run(repo, local_engine, TASK)
     monkeypatch.chdir(repo)
     monkeypatch.setenv("GIT_PAGER", f"touch {tmp_path}/started; cat")
     capfdbinary.readouterr()

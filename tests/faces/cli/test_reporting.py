@@ -17,7 +17,7 @@ from tests.support.errors import reports
 from tests.support.junit_readers import gitlab_cases
 from tests.support.live import newest
 from tests.support.local_engine import LocalEngine
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 
 SHELL = ("--agent-cli", "shell", "--network", "none", "--workers", "2")
 
@@ -113,7 +113,7 @@ def test_report_is_written_if_the_engine_fails(
 
 
 def test_report_of_an_ended_run(repo: Path, local_engine: LocalEngine, tmp_path, capsys) -> None:
-    result = shell_run(repo, local_engine, "true", "echo printed; exit 3")
+    result = past_run(repo, local_engine, "true", "echo printed; exit 3")
     assert run(["report"]) == 0
     assert "failed, 1 of 2 workers succeeded" in capsys.readouterr().out
     assert run(["report", "--report", "markdown"]) == 0

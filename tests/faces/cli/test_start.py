@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.local_engine import LocalEngine
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 
 LARGE = {"pydantic", "docker", "rich", "yaml", "humanize", "importlib.metadata"}
 """Modules whose import takes longer than the rest of `orchestrator parallel --help`."""
@@ -51,7 +51,7 @@ def test_completion_script_imports_no_large_module(tmp_path: Path) -> None:
 @pytest.fixture
 def one_run(repo: Path, local_engine: LocalEngine) -> Path:
     """A repository with one ended run."""
-    shell_run(repo, local_engine, "true")
+    past_run(repo, local_engine, "true")
     return repo
 
 

@@ -120,8 +120,9 @@ COMMANDS: Mapping[str, Command] = {
 }  # fmt: skip
 
 
-LIKE_PARALLEL = ("spec run", "run", "run-one", "retry", "eval", "judge")
-"""Commands that execute a run as `parallel` does, and take as long."""
+KINDS = ("parallel", "spec graph", "ls", "report", "ui", "mcp", "logs", "diff", "merge", "gc",
+         "init", "completion")  # fmt: skip
+"""Commands that `make test` tries: one of each way to print."""
 
 
 @contextmanager
@@ -246,7 +247,7 @@ def test_every_command_is_tried() -> None:
 
 @pytest.mark.variants(
     "parallel-std???-unread", "logs-stdout-unread", "diff-stdout-unread",
-    *(f"{name}-stdout-full" for name in COMMANDS if name not in LIKE_PARALLEL),
+    *(f"{name}-stdout-full" for name in KINDS),
 )  # fmt: skip
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])

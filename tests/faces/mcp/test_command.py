@@ -49,6 +49,7 @@ def test_missing_extra_is_named(repo: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert run(["mcp"]) == 3
 
 
+@pytest.mark.variants("terminal-2", "pipe-15")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("kind", ["terminal", "pipe"])
 def test_server_that_waits_for_a_request_ends_with_a_signal(

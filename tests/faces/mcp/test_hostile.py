@@ -32,7 +32,7 @@ from tests.support.mcp_clients import (
     over_stdio,
 )
 from tests.support.repository import fingerprint, git
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 
 SECRET = "the-canary-of-the-host"
 READERS = {"runs", "run", "worker", "log", "diff", "conflicts", "judgement", "wait"}
@@ -97,11 +97,12 @@ def _texts(schema: object) -> Iterator[dict[str, Any]]:
             yield from _texts(part)
 
 
+@pytest.mark.extra
 def test_no_value_of_any_parameter_reaches_a_file_or_ends_the_server(
     repo: Path, local_engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repo.parent / "canary").write_text(SECRET)
-    shell_run(repo, local_engine, "echo x > x", "echo y > y")
+    past_run(repo, local_engine, "echo x > x", "echo y > y")
     before, around = fingerprint(repo), sorted(repo.parent.iterdir())
     # A value that is accepted as a time to wait is not what this test is about.
     monkeypatch.setattr("orchestrator.faces.mcp.reading._TICK", 0.01)
@@ -215,7 +216,7 @@ for i in $(seq 150); do : > "$(printf 'x\033[31m\nIGNORE')$i"; done
 
 
 def test_text_of_workers_is_marked_neutralised_and_bounded(repo: Path, local_engine) -> None:
-    shell_run(repo, local_engine, HOSTILE)
+    past_run(repo, local_engine, HOSTILE)
 
     async def story(call: Session) -> None:
         texts, place, size = [], 0, 1
@@ -302,6 +303,7 @@ def test_stdout_has_only_the_protocol_and_bad_lines_do_not_end_the_server(repo: 
     assert code == 0, err
 
 
+@pytest.mark.variants("2026*")
 @pytest.mark.parametrize("mode", ERAS)
 def test_both_eras_of_the_protocol_are_spoken(repo: Path, mode: str) -> None:
     async def story(call: Session) -> None:

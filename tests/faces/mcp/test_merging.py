@@ -12,7 +12,7 @@ from orchestrator.state.run_directory import all_runs
 from tests.support.live import LiveRun
 from tests.support.mcp_clients import Refused, Session, in_process
 from tests.support.repository import git
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 
 TASKS = ("echo 1 > one", "echo 2 > two", "echo 3 > three; exit 1")
 
@@ -24,7 +24,7 @@ def _tip(repo: Path) -> str:
 @pytest.fixture
 def tip(repo: Path, local_engine) -> str:
     """Return the commit of the target branch, after a run of two good workers and a failed one."""
-    shell_run(repo, local_engine, *TASKS)
+    past_run(repo, local_engine, *TASKS)
     return _tip(repo)
 
 

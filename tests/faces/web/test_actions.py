@@ -201,6 +201,7 @@ def test_a_merge_is_undone_by_the_command(repo, commit_of):
     assert "the user started `orchestrator merge" in visitor.get(f"{RUN}/events").text
 
 
+@pytest.mark.variants("before the click-merge", "after the check-rebase")
 @pytest.mark.parametrize("form", ["merge", "squash", "rebase", "apply"])
 @pytest.mark.parametrize("when", ["before the click", "after the check"])
 def test_a_branch_that_moved_since_the_preview_is_not_merged(

@@ -80,6 +80,7 @@ def test_kinds_of_changes_keep_their_names_and_lines(tmp_path):
     assert diff.is_whole
 
 
+@pytest.mark.variants("kinds0-a b*", "kinds1-d*", "kinds2-a.txt")
 @pytest.mark.parametrize("path", ["a.txt", 'd/ü "q".txt', "a b/a.txt b"])
 @pytest.mark.parametrize(
     "kinds", [("100644", "120000"), ("120000", "100644"), ("100644", "160000")]

@@ -549,6 +549,7 @@ MANY_PAGES = {"": 200, "?state=failed": 60, "/1": 80, "/costs": 200, "/events": 
 """Pages of a run of 1,000 workers, and the maximum number of KiB of each."""
 
 
+@pytest.mark.extra
 def test_pages_of_a_thousand_workers_are_small_and_quick(repo):
     ended_run(repo, *(
         result_of(n, insertions=n, files_modified=[f"src/{n}.py"], model=f"model-{n % 5}",

@@ -16,7 +16,7 @@ from orchestrator.runs.cleanup.restore import restore
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
-from tests.support.runs import shell_run, show
+from tests.support.runs import past_run, shell_run, show
 
 COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 
@@ -24,7 +24,7 @@ COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 @pytest.fixture
 def worktree(repo: Path, local_engine: LocalEngine) -> Path:
     """Return the worktree of a worker that succeeded."""
-    (result,) = shell_run(repo, local_engine, COMMIT).results
+    (result,) = past_run(repo, local_engine, COMMIT).results
     return Path(result.worktree_path)
 
 
@@ -91,7 +91,7 @@ def test_cleanup_runs_no_program_of_the_tree(repo: Path, local_engine: LocalEngi
     """A filter of the user may be a program in the tree, which the worker has rewritten."""
     mark = repo.parent / "MARK"
     task = f"echo '#!/bin/sh\ntouch {mark}; cat' > clean; chmod +x clean; {COMMIT}"
-    (result,) = shell_run(repo, local_engine, f"echo '* filter=f' > .gitattributes; {task}").results
+    (result,) = past_run(repo, local_engine, f"echo '* filter=f' > .gitattributes; {task}").results
     worktree = Path(result.worktree_path)
     git(repo, "config", "filter.f.clean", str(worktree / "clean"))
     (worktree / "note.txt").write_text("mine")
@@ -170,7 +170,7 @@ def test_restore_runs_no_program_of_the_tree(repo: Path, local_engine: LocalEngi
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "a filter that lies in the tree")
     program = f"echo '#!/bin/sh\ntouch {mark}; cat' > a-filter; chmod +x a-filter"
-    shell_run(repo, local_engine, f"{program}; echo x > z.txt")
+    past_run(repo, local_engine, f"{program}; echo x > z.txt")
     clean(repo)
     restore(repo)
     tree = repo / ".architect-parallel-1"
@@ -183,7 +183,7 @@ def test_restore_runs_no_program_of_the_tree(repo: Path, local_engine: LocalEngi
 def test_broken_worktree_does_not_prevent_other_removals(
     repo: Path, local_engine: LocalEngine
 ) -> None:
-    shell_run(repo, local_engine, "echo 1 > one", "echo 2 > two")
+    past_run(repo, local_engine, "echo 1 > one", "echo 2 > two")
     shutil.rmtree(repo / ".git" / "worktrees" / "-architect-parallel-1")
     first, second = clean(repo).workers
     assert first.problem

@@ -13,7 +13,7 @@ from orchestrator.state.run_directory import all_runs
 from tests.support.errors import raises
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import branches, shell_run
+from tests.support.runs import branches, past_run
 
 COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 
@@ -21,7 +21,7 @@ COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 @pytest.fixture(autouse=True)
 def kept(repo: Path, local_engine: LocalEngine) -> None:
     """Return a repository with backups of two workers."""
-    shell_run(repo, local_engine, COMMIT, COMMIT)
+    past_run(repo, local_engine, COMMIT, COMMIT)
     cleanup(repo, engine=None)
 
 
@@ -71,7 +71,7 @@ def test_missing_backups_are_named(repo: Path) -> None:
 
 
 def test_run_is_selected_by_id_prefix(repo: Path, local_engine: LocalEngine) -> None:
-    shell_run(repo, local_engine, COMMIT)
+    past_run(repo, local_engine, COMMIT)
     cleanup(repo, engine=None)
     first, second = (run.run_id for run in all_runs(Repository(repo).state_dir))
     with raises("run.ambiguous"):

@@ -15,7 +15,7 @@ from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import branches, configured, shell_run
+from tests.support.runs import branches, configured, past_run
 
 COMMIT = "echo {0} > {0}.txt; git add -A; git commit -qm {0}"
 TASKS = tuple(COMMIT.format(name) for name in ("merged", "pushed", "dirty", "neither"))
@@ -29,7 +29,7 @@ def removed(repo: Path, **wanted: bool) -> list[int]:
 @pytest.fixture
 def workers(repo: Path, local_engine: LocalEngine) -> Path:
     """Run four workers: merged; pushed under another name; pushed and changed since; neither."""
-    shell_run(repo, local_engine, *TASKS)
+    past_run(repo, local_engine, *TASKS)
     git(repo, "merge", "-q", "architect/parallel-1")
     remote = repo.parent / "remote.git"
     git(repo, "init", "-q", "--bare", str(remote))
@@ -52,7 +52,7 @@ def test_pushed_selects_only_workers_whose_commits_a_remote_has(workers: Path) -
 
 
 def test_worker_without_commits_counts_as_pushed(repo: Path, local_engine: LocalEngine) -> None:
-    shell_run(repo, local_engine, "true")
+    past_run(repo, local_engine, "true")
     assert removed(repo, pushed=True) == [1]
 
 

@@ -32,7 +32,7 @@ from tests.support.errors import raises
 from tests.support.live import eventually, states
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import branches, shell_run, show
+from tests.support.runs import branches, past_run, show
 from tests.support.workflow_runs import result_of, task
 
 COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
@@ -112,7 +112,7 @@ def grow_old(path: Path, hours: float) -> None:
 
 class TestMerged:
     def test_merged_selects_merged_and_clean_workers(self, repo: Path, engine: LocalEngine) -> None:
-        shell_run(repo, engine, COMMIT, "true", f"{COMMIT}; echo 3 > 3", COMMIT.replace("d ", "e "))
+        past_run(repo, engine, COMMIT, "true", f"{COMMIT}; echo 3 > 3", COMMIT.replace("d ", "e "))
         git(repo, "merge", "-q", "architect/parallel-1")
         assert numbers(clean(repo, merged=True, dry_run=True)) == [1, 2]
         report = clean(repo, merged=True)
@@ -126,7 +126,7 @@ class TestMerged:
     def test_merged_skips_workers_with_uncommitted_changes(
         self, repo: Path, engine: LocalEngine, change: str
     ) -> None:
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
         git(repo / ".architect-parallel-1", "-c", f"alias.do=!{change}", "do")
         assert numbers(clean(repo, merged=True)) == []
         assert (repo / ".architect-parallel-1").exists()
@@ -134,7 +134,7 @@ class TestMerged:
     def test_merged_skips_workers_with_commits_outside_of_the_branch(
         self, repo: Path, engine: LocalEngine
     ) -> None:
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
         worktree = repo / ".architect-parallel-1"
         git(worktree, "checkout", "-q", "--detach")
         git(worktree, "commit", "-q", "--allow-empty", "-m", "mine")
@@ -143,7 +143,7 @@ class TestMerged:
     def test_tags_and_branches_of_other_workers_do_not_count_as_merged(
         self, repo: Path, engine: LocalEngine
     ) -> None:
-        shell_run(repo, engine, COMMIT, "true")
+        past_run(repo, engine, COMMIT, "true")
         git(repo, "tag", "kept", "architect/parallel-1")
         git(repo, "branch", "-f", "architect/parallel-7", "architect/parallel-1")
         assert numbers(clean(repo, merged=True)) == [2]
@@ -152,7 +152,7 @@ class TestMerged:
         self, repo: Path, engine: LocalEngine
     ) -> None:
         """The branch is at the base, which is merged; the files are in the state directory."""
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
         state = die(repo, 1).worker(1)
         (state / "git").mkdir(exist_ok=True)
         (state / "copy").mkdir(exist_ok=True)
@@ -162,7 +162,7 @@ class TestMerged:
 
 class TestAge:
     def test_age_counts_from_the_workers_end(self, repo: Path, engine: LocalEngine) -> None:
-        shell_run(repo, engine, "true", "true")
+        past_run(repo, engine, "true", "true")
         grow_old(run_of(repo).worker(1) / "result.json", hours=7)
         assert numbers(clean(repo, older_than=timedelta(hours=8))) == []
         assert numbers(clean(repo, older_than=timedelta(hours=6))) == [1]
@@ -171,7 +171,7 @@ class TestAge:
     def test_age_in_a_died_run_counts_from_its_last_write(
         self, repo: Path, engine: LocalEngine
     ) -> None:
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
         run = die(repo, 1)
         for path in [*run.path.iterdir(), *run.worker(1).iterdir()]:
             grow_old(path, hours=7)
@@ -182,7 +182,7 @@ class TestAge:
         assert numbers(clean(repo, older_than=timedelta(hours=6))) == [1]
 
     def test_conditions_are_combined(self, repo: Path, engine: LocalEngine) -> None:
-        shell_run(repo, engine, "true", COMMIT, "true", "true")
+        past_run(repo, engine, "true", COMMIT, "true", "true")
         for number in (1, 2, 4):
             grow_old(run_of(repo).worker(number) / "result.json", hours=7)
         report = clean(repo, workers=(1, 2, 3), merged=True, older_than=timedelta(hours=6))
@@ -191,20 +191,20 @@ class TestAge:
 
 class TestNumbers:
     def test_unknown_number_is_an_error(self, repo: Path, engine: LocalEngine) -> None:
-        shell_run(repo, engine, "true", "true")
+        past_run(repo, engine, "true", "true")
         with raises("worker.unknown", "worker 7, 9", ": 1, 2"):
             clean(repo, workers=(2, 7, 9))
         assert (repo / ".architect-parallel-2").exists()
 
     def test_removed_number_is_no_error(self, repo: Path, engine: LocalEngine) -> None:
-        shell_run(repo, engine, "true", "true")
+        past_run(repo, engine, "true", "true")
         assert numbers(clean(repo, workers=(2,))) == [2]
         assert clean(repo, workers=(2,)) == CleanupReport(workers=(), live=(), leftovers=0)
 
     def test_number_refers_to_the_latest_run(self, repo: Path, engine: LocalEngine) -> None:
-        first = shell_run(repo, engine, "true").run_id
+        first = past_run(repo, engine, "true").run_id
         clean(repo)
-        second = shell_run(repo, engine, "true").run_id
+        second = past_run(repo, engine, "true").run_id
         assert cleanup(repo, engine=None, run_id=first).workers == ()
         (worker,) = cleanup(repo, engine=None, run_id=second).workers
         assert worker.run_id == second
@@ -214,7 +214,7 @@ class TestEngine:
     def test_stuck_container_does_not_prevent_other_removals(
         self, repo: Path, engine: StuckEngine
     ) -> None:
-        shell_run(repo, engine, "true", "true")
+        past_run(repo, engine, "true", "true")
         run = run_of(repo)
         engine.stuck = container(repo, engine, run, 1)
         container(repo, engine, run, 2)
@@ -231,7 +231,7 @@ class TestEngine:
         assert (again.leftovers, again.problems) == (1, ())
 
     def test_worker_with_a_stuck_container_is_kept(self, repo: Path, engine: StuckEngine) -> None:
-        shell_run(repo, engine, "true", "true")
+        past_run(repo, engine, "true", "true")
         run = die(repo, 1)
         (run.worker(1) / "git").mkdir(exist_ok=True)
         (run.worker(1) / "copy").mkdir(exist_ok=True)
@@ -247,7 +247,7 @@ class TestEngine:
     def test_container_that_the_engine_creates_late_is_removed_with_its_network(
         self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
         run = run_of(repo)
         engine.create_network("net", {**labels(repo, run), WORKER: "1"})
         remove = engine.remove
@@ -269,7 +269,7 @@ class TestEngine:
     def test_stuck_container_is_tried_once_though_its_network_is_in_use(
         self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
         run = run_of(repo)
         engine.create_network("net", {**labels(repo, run), WORKER: "1"})
         stuck = container(repo, engine, run, 1)
@@ -289,7 +289,7 @@ class TestEngine:
         assert clean(repo, engine).problems == ()
 
     def test_numbers_select_only_their_own_objects(self, repo: Path, engine: StuckEngine) -> None:
-        shell_run(repo, engine, "true", "true")
+        past_run(repo, engine, "true", "true")
         run = run_of(repo)
         one, two = (container(repo, engine, run, number) for number in (1, 2))
         engine.create_network("net", labels(repo, run))
@@ -303,7 +303,7 @@ class TestEngine:
     def test_failure_to_list_objects_is_reported(
         self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
 
         def leftovers(_: object) -> list[Leftover]:
             raise EngineError("it sulks", key="engine.refusal")
@@ -317,7 +317,7 @@ class TestEngine:
     def test_objects_are_removed_in_parallel(
         self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shell_run(repo, engine, "true", "true")
+        past_run(repo, engine, "true", "true")
         for number in (1, 2):
             container(repo, engine, run_of(repo), number)
         both = threading.Barrier(2, timeout=60)
@@ -335,7 +335,7 @@ class TestAbandoned:
     def test_abandoned_containers_of_died_runs_are_reported(
         self, repo: Path, engine: LocalEngine
     ) -> None:
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
         run = run_of(repo)
         assert leftover_notices(Repository(repo), engine) == []
         left = container(repo, engine, run, 1)
@@ -354,7 +354,7 @@ class TestAbandoned:
     def test_containers_of_live_runs_are_not_reported(
         self, repo: Path, engine: LocalEngine
     ) -> None:
-        shell_run(repo, engine, "true")
+        past_run(repo, engine, "true")
         run = die(repo, 1)
         container(repo, engine, run, 1)
         with run.hold() as held:
@@ -373,7 +373,7 @@ def test_cleaned_worker_of_a_dead_run_is_not_resumed(
     monkeypatch.setattr(
         "orchestrator.runs.cleanup.remove.forget", lambda run_id, _: forgotten.append(run_id)
     )
-    shell_run(repo, engine, COMMIT, "true")
+    past_run(repo, engine, COMMIT, "true")
     run = die(repo, 1, 2)
     run.objects.mkdir(exist_ok=True)
     clean(repo, engine, workers=(1,))
@@ -392,7 +392,7 @@ def test_cleaned_worker_of_a_dead_run_is_not_resumed(
 
 
 def test_purge_of_a_dead_run_keeps_nothing(repo: Path, engine: LocalEngine) -> None:
-    shell_run(repo, engine, COMMIT)
+    past_run(repo, engine, COMMIT)
     run = die(repo, 1)
     for name in ("git", "copy", "handed.half"):
         (run.worker(1) / name).mkdir(exist_ok=True)
@@ -402,7 +402,7 @@ def test_purge_of_a_dead_run_keeps_nothing(repo: Path, engine: LocalEngine) -> N
 
 
 def test_purge_removes_the_selected_backups(repo: Path, engine: LocalEngine) -> None:
-    shell_run(repo, engine, *(COMMIT.replace("done", f"done{i}") for i in range(3)))
+    past_run(repo, engine, *(COMMIT.replace("done", f"done{i}") for i in range(3)))
     run = run_of(repo)
     merged, old, both = (str(worker.backup) for worker in clean(repo).workers)
     for number in (2, 3):
@@ -420,7 +420,7 @@ def test_purge_removes_the_selected_backups(repo: Path, engine: LocalEngine) -> 
 def test_work_that_was_merged_as_other_commits_is_merged(
     repo: Path, engine: StuckEngine, form: Form, then: str
 ) -> None:
-    shell_run(repo, engine, COMMIT)
+    past_run(repo, engine, COMMIT)
     git(repo, "commit", "-q", "--allow-empty", "-m", "the branch moves on")
     repository = Repository(repo)
     merge_branches(
@@ -498,7 +498,7 @@ class TestLiveRun:
         assert not live.done()
 
     def test_worker_with_a_message_is_kept(self, repo: Path, engine: LocalEngine) -> None:
-        shell_run(repo, engine, COMMIT, "true")
+        past_run(repo, engine, COMMIT, "true")
         run = run_of(repo)
         assert queue_message(run, 1, NextTurn(message="echo more > more.txt"))
         with run.hold() as held:

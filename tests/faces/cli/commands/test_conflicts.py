@@ -12,7 +12,7 @@ import pytest
 from orchestrator.faces.cli.app import run
 from tests.support.landing import snapshot_of
 from tests.support.repository import git
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 
 ROOT = Path(__file__).parents[4]
 
@@ -28,7 +28,7 @@ EDIT_OTHER = "echo more >> src/app.py"
 
 
 def test_conflicts_names_pair_and_file_and_changes_nothing(repo, local_engine, capsys):
-    shell_run(repo, local_engine, EDIT_ONE, EDIT_TWO, EDIT_OTHER)
+    past_run(repo, local_engine, EDIT_ONE, EDIT_TWO, EDIT_OTHER)
     before = snapshot_of(repo)
     assert run(["conflicts"]) == 1
     shown = capsys.readouterr()
@@ -52,7 +52,7 @@ def test_conflicts_names_pair_and_file_and_changes_nothing(repo, local_engine, c
 
 
 def test_conflicts_as_json(repo, local_engine, capsys):
-    result = shell_run(repo, local_engine, EDIT_ONE, EDIT_TWO)
+    result = past_run(repo, local_engine, EDIT_ONE, EDIT_TWO)
     assert run(["conflicts", result.run_id, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert (found["run_id"], found["base"]) == (result.run_id, result.base)
@@ -64,23 +64,23 @@ def test_conflicts_as_json(repo, local_engine, capsys):
 
 
 def test_workers_without_commits_are_not_compared(repo, local_engine, capsys):
-    shell_run(repo, local_engine, EDIT_ONE, "true")
+    past_run(repo, local_engine, EDIT_ONE, "true")
     assert run(["conflicts"]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines()[-1] == "1 worker, 1 pair: no conflicts"
     assert shown.err == "workers that committed nothing: 2\n"
-    shell_run(repo, local_engine, "true")
+    past_run(repo, local_engine, "true")
     assert run(["conflicts"]) == 0
     assert "committed anything" in capsys.readouterr().err
 
 
 def test_branch_of_a_later_run_with_the_same_number_is_not_taken(repo, local_engine, capsys):
-    first = shell_run(repo, local_engine, EDIT_ONE)
+    first = past_run(repo, local_engine, EDIT_ONE)
     commit = first.results[0].commit
     git(repo, "tag", "kept", commit)
     git(repo, "worktree", "remove", "--force", ".architect-parallel-1")
     git(repo, "branch", "-D", "architect/parallel-1")
-    shell_run(repo, local_engine, EDIT_OTHER)
+    past_run(repo, local_engine, EDIT_OTHER)
     assert run(["diff", first.run_id, "1"]) == 0
     assert "+one" in capsys.readouterr().out
     assert run(["diff", "1"]) == 0
@@ -88,7 +88,7 @@ def test_branch_of_a_later_run_with_the_same_number_is_not_taken(repo, local_eng
 
 
 def test_removed_commits_are_an_error(repo, local_engine, capsys):
-    shell_run(repo, local_engine, EDIT_ONE)
+    past_run(repo, local_engine, EDIT_ONE)
     git(repo, "worktree", "remove", "--force", ".architect-parallel-1")
     git(repo, "branch", "-D", "architect/parallel-1")
     git(repo, "reflog", "expire", "--expire=now", "--all")
@@ -111,14 +111,14 @@ def test_removed_commits_are_an_error(repo, local_engine, capsys):
     ],
 )
 def test_wrong_arguments_are_errors(repo, local_engine, capsys, arguments, said):
-    shell_run(repo, local_engine, EDIT_ONE)
+    past_run(repo, local_engine, EDIT_ONE)
     for command in ("conflicts", "diff"):
         assert run([command, *arguments]) == 3
         assert said in capsys.readouterr().err
 
 
 def test_diff_prints_the_patch_of_each_worker(repo, local_engine, capfd):
-    shell_run(repo, local_engine, EDIT_ONE, EDIT_OTHER)
+    past_run(repo, local_engine, EDIT_ONE, EDIT_OTHER)
     capfd.readouterr()
     assert run(["diff", "2", "1"]) == 0
     patch = capfd.readouterr().out
@@ -146,7 +146,7 @@ def test_diff_into_a_pipe_or_file_is_a_patch_that_git_applies(
     for key, value in (("diff.noprefix", "true"), ("diff.mnemonicPrefix", "true"),
                        ("diff.submodule", "log"), ("color.ui", "always")):  # fmt: skip
         git(repo, "config", key, value)
-    result = shell_run(repo, local_engine, HARD_TO_PATCH)
+    result = past_run(repo, local_engine, HARD_TO_PATCH)
     capfdbinary.readouterr()
     assert run(["diff"]) == 0
     patch = capfdbinary.readouterr().out
@@ -159,7 +159,7 @@ def test_diff_into_a_pipe_or_file_is_a_patch_that_git_applies(
 
 
 def test_diff_in_the_log_of_a_ci_job_is_harmless(repo, local_engine):
-    shell_run(repo, local_engine, r"printf '::error::x\n' > a.txt; printf '##vso[a]\033\n' > b")
+    past_run(repo, local_engine, r"printf '::error::x\n' > a.txt; printf '##vso[a]\033\n' > b")
     job = {**os.environ, "GITHUB_ACTIONS": "true", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "orchestrator", "diff"]
 
@@ -186,7 +186,7 @@ def test_diff_in_the_log_of_a_ci_job_is_harmless(repo, local_engine):
 
 
 def test_diff_counts_lines(repo, local_engine, capsys):
-    shell_run(repo, local_engine, EDIT_TWO)
+    past_run(repo, local_engine, EDIT_TWO)
     assert run(["diff", "--stat"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "FILE     ADDED  REMOVED",
@@ -199,7 +199,7 @@ def test_hostile_patch_is_harmless_on_a_terminal(repo, local_engine, capsys, mon
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("GIT_PAGER", "cat")
     evil = r"printf 'a\033[2Jb\n' > a.txt; head -c 300000 /dev/zero | tr '\0' x > long.txt"
-    shell_run(repo, local_engine, evil)
+    past_run(repo, local_engine, evil)
     assert run(["diff", "1"]) == 0
     coloured = capsys.readouterr().out
     assert "\x1b[32m+a\ufffd[2Jb\x1b[0m\n" in coloured
@@ -219,7 +219,7 @@ def test_diff_runs_no_program_of_the_tree(repo, local_engine, tmp_path, capsys):
     for key in ("diff.evil.textconv", "diff.evil.command", "diff.external", "merge.evil.driver"):
         git(repo, "config", key, str(evil))
     attributes = "* diff=evil merge=evil filter=evil"
-    shell_run(repo, local_engine, *(f"echo '{attributes}' > .gitattributes; {edit}"
+    past_run(repo, local_engine, *(f"echo '{attributes}' > .gitattributes; {edit}"
                                     for edit in (EDIT_ONE, EDIT_TWO)))  # fmt: skip
     assert run(["diff"]) == 0
     assert run(["diff", "--stat"]) == 0

@@ -16,7 +16,7 @@ from tests.support.cli import start
 from tests.support.errors import reports
 from tests.support.live import LATE, LiveRun, killed_run, newest
 from tests.support.local_engine import LocalEngine
-from tests.support.runs import shell_run
+from tests.support.runs import past_run, shell_run
 
 HOSTILE = r"printf 'a\033[2J\033]0;owned\007b\r\033[31mred\033[0m\tx\302\233c\n'"
 
@@ -81,15 +81,15 @@ class TestLogs:
             assert run(["logs", "7", "--run", newest(Path.cwd()).run_id[:-1]]) == 3
 
     def test_worker_is_searched_in_older_runs(self, repo, local_engine, capsys):
-        shell_run(repo, local_engine, "echo older")
-        shell_run(repo, local_engine, "echo newer")
+        past_run(repo, local_engine, "echo older")
+        past_run(repo, local_engine, "echo newer")
         assert run(["logs", "1"]) == 0
         assert capsys.readouterr().out == "older\n"
         assert run(["logs"]) == 0
         assert capsys.readouterr().out == "[W2] newer\n"
 
     def test_control_sequences_are_made_harmless(self, repo, local_engine, capsys):
-        shell_run(repo, local_engine, HOSTILE)
+        past_run(repo, local_engine, HOSTILE)
         safe = "ab\nred\tx\ufffdc\n"
         assert run(["logs", "1"]) == 0
         assert capsys.readouterr().out == safe
@@ -98,14 +98,14 @@ class TestLogs:
         assert capsys.readouterr().out == f"[W1] {first}\n[W1] {second}\n"
 
     def test_raw_prints_the_bytes_unchanged(self, repo, local_engine, capsysbinary):
-        shell_run(repo, local_engine, HOSTILE + r"; printf '\377' >&2")
+        past_run(repo, local_engine, HOSTILE + r"; printf '\377' >&2")
         assert run(["logs", "--raw", "1"]) == 0
         shown = capsysbinary.readouterr()
         assert shown.out == b"a\x1b[2J\x1b]0;owned\x07b\r\x1b[31mred\x1b[0m\tx\xc2\x9bc\n"
         assert shown.err == b"\xff"
 
     def test_raw_is_made_harmless_on_a_terminal(self, repo, local_engine):
-        shell_run(repo, local_engine, HOSTILE)
+        past_run(repo, local_engine, HOSTILE)
         ours, theirs = pty.openpty()
         process = start("logs", "--raw", "1", cwd=repo, stdout=theirs, stderr=theirs)
         os.close(theirs)
@@ -137,9 +137,7 @@ class TestLogs:
 
     def test_no_output_passes_for_a_timestamp(self, repo, local_engine, capsys):
         forged = "2000-01-01T00:00:00Z"
-        shell_run(
-            repo, local_engine, rf"printf 'a\r{forged} b\033[2K\033[1G{forged} c\n{forged}\n'"
-        )
+        past_run(repo, local_engine, rf"printf 'a\r{forged} b\033[2K\033[1G{forged} c\n{forged}\n'")
         assert run(["logs", "-t", "1"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert [line[20:] for line in lines] == [" a", f" {forged} b{forged} c", f" {forged}"]

@@ -11,7 +11,7 @@ from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.state.record import listing
 from orchestrator.state.record.listing import Listing
 from tests.support.live import LiveRun, killed_run, newest
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_without_runs_a_message_is_printed(capsys, listed):
 def test_finished_run_lists_its_worktrees_and_branches(repo, local_engine, listed):
     # What the branch has is not kept a second time; an ignored file stays with the worker.
     ignored = "echo big > .gitignore; head -c 300000 /dev/zero > big; echo é"
-    result = shell_run(repo, local_engine, ignored, "exit 3")
+    result = past_run(repo, local_engine, ignored, "exit 3")
     (one,) = listed().runs
     assert (one.run_id, one.state, one.base) == (result.run_id, "finished", result.base)
     first, second = one.workers
@@ -62,7 +62,7 @@ def test_finished_run_lists_its_worktrees_and_branches(repo, local_engine, liste
 
 
 def test_table_of_runs(repo, local_engine, capsys):
-    shell_run(repo, local_engine, "printf '\033[31m'; exit 3", "true")
+    past_run(repo, local_engine, "printf '\033[31m'; exit 3", "true")
     shutil.rmtree(repo / ".architect-parallel-2")
     assert run(["ls"]) == 0
     heading, columns, first, second = capsys.readouterr().out.splitlines()
@@ -83,10 +83,10 @@ def test_table_of_runs(repo, local_engine, capsys):
 
 
 def test_all_includes_runs_without_leftovers(repo, local_engine, listed):
-    gone = shell_run(repo, local_engine, "true").run_id
+    gone = past_run(repo, local_engine, "true").run_id
     cleanup(repo, engine=local_engine)
     assert listed().runs == ()
-    kept = shell_run(repo, local_engine, "true").run_id
+    kept = past_run(repo, local_engine, "true").run_id
     assert [one.run_id for one in listed().runs] == [kept]
     both = listed("--all").runs
     assert {one.run_id for one in both} == {gone, kept}
@@ -116,7 +116,7 @@ def test_died_run_is_listed_as_died(repo, tmp_path, listed, capsys):
 
 
 def test_result_without_an_event_is_used(repo, local_engine, listed):
-    shell_run(repo, local_engine, "true")
+    past_run(repo, local_engine, "true")
     (newest(repo).directory.path / "events.ndjson").write_text('{"half')
     (one,) = listed().runs
     assert (one.state, one.workers[0].state, one.workers[0].status) == (
@@ -125,7 +125,7 @@ def test_result_without_an_event_is_used(repo, local_engine, listed):
 
 
 def test_file_counting_is_bounded(repo, local_engine, listed, monkeypatch, capsys):
-    shell_run(repo, local_engine, "for i in $(seq 300); do echo > $i; done")
+    past_run(repo, local_engine, "for i in $(seq 300); do echo > $i; done")
     monkeypatch.setattr(listing, "MOST_FILES", 50)
     assert not listed().runs[0].workers[0].disk_complete
     assert run(["ls"]) == 0
@@ -133,7 +133,7 @@ def test_file_counting_is_bounded(repo, local_engine, listed, monkeypatch, capsy
 
 
 def test_broken_records_are_skipped(repo, local_engine, listed):
-    shell_run(repo, local_engine, "true")
+    past_run(repo, local_engine, "true")
     runs = repo / ".git" / "orchestrator" / "runs"
     (runs / "20990101-000000-ffffff").mkdir()
     (runs / "20990101-000001-ffffff").mkdir()

@@ -11,7 +11,7 @@ from tests.support.errors import reports
 from tests.support.junit_readers import gitlab_cases
 from tests.support.live import LiveRun
 from tests.support.repository import git
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ ONE, TWO, THREE = "echo one > a.txt", "echo two > a.txt", "echo three > three"
 
 
 def test_merge_takes_the_workers_that_succeeded(repo, local_engine, capsys):
-    result = shell_run(repo, local_engine, ONE, f"{THREE}; exit 3", "true")
+    result = past_run(repo, local_engine, ONE, f"{THREE}; exit 3", "true")
     assert run(["merge"]) == 1
     shown = capsys.readouterr()
     before, after = result.base[:12], git(repo, "rev-parse", "main")[:12]
@@ -40,7 +40,7 @@ def test_merge_takes_the_workers_that_succeeded(repo, local_engine, capsys):
 
 
 def test_conflict_is_reported_and_skipped_on_request(repo, local_engine, capsys):
-    result = shell_run(repo, local_engine, ONE, TWO, THREE)
+    result = past_run(repo, local_engine, ONE, TWO, THREE)
     assert run(["merge"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "worker 2: not merged: conflicts with worker 1 in a.txt",
@@ -60,7 +60,7 @@ def test_conflict_is_reported_and_skipped_on_request(repo, local_engine, capsys)
 
 def test_best_order_is_compared_with_the_given_one(repo, local_engine, capsys):
     wide = "for f in x y; do echo wide > $f; done"
-    shell_run(repo, local_engine, wide, "echo n > x", "echo n > y")
+    past_run(repo, local_engine, wide, "echo n > x", "echo n > y")
     assert run(["merge", "--order", "best", "--on-conflict", "skip", "--dry-run"]) == 1
     shown = capsys.readouterr()
     assert shown.out.startswith("worker 2, 3: would be merged into main")
@@ -69,11 +69,11 @@ def test_best_order_is_compared_with_the_given_one(repo, local_engine, capsys):
 
 
 def test_undo_takes_the_latest_merge_back(repo, local_engine, capsys):
-    result = shell_run(repo, local_engine, ONE)
+    result = past_run(repo, local_engine, ONE)
     with reports("merge.unrecorded", "`main`"):
         assert run(["merge", "--undo"]) == 3
     assert run(["merge"]) == 0
-    other = shell_run(repo, local_engine, "true")
+    other = past_run(repo, local_engine, "true")
     capsys.readouterr()
     with reports("merge.unrecorded", other.run_id, "`main`"):
         assert run(["merge", "--undo", other.run_id]) == 3
@@ -91,7 +91,7 @@ def test_undo_takes_the_latest_merge_back(repo, local_engine, capsys):
     ("--as", "octopus"), ("--order", "worst"), ("--on-conflict", "ours"),
 ])  # fmt: skip
 def test_unknown_values_are_errors(repo, local_engine, option, value):
-    shell_run(repo, local_engine, ONE)
+    past_run(repo, local_engine, ONE)
     with reports("option.invalid", f"option `{option}` is `{value}`"):
         assert run(["merge", option, value]) == 3
 
@@ -107,7 +107,7 @@ def test_running_worker_is_an_error(repo, tmp_path, local_engine, capsys):
 
 
 def test_cleanup_keeps_a_landing_that_can_be_undone(repo, local_engine, capsys):
-    result = shell_run(repo, local_engine, ONE)
+    result = past_run(repo, local_engine, ONE)
     assert run(["merge"]) == 0
     assert run(["parallel-cleanup", "--merged"]) in (0, 7)
     assert git(repo, "for-each-ref", "refs/orchestrator/landed")
@@ -121,7 +121,7 @@ def test_cleanup_keeps_a_landing_that_can_be_undone(repo, local_engine, capsys):
 
 def test_report_of_a_merge(repo, local_engine, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    shell_run(repo, local_engine, ONE, TWO, THREE)
+    past_run(repo, local_engine, ONE, TWO, THREE)
     junit, page = tmp_path / "merge.xml", tmp_path / "merge.md"
     reports = ["--report", str(junit), "--report", str(page)]
     assert run(["merge", "--on-conflict", "skip", *reports]) == 1

@@ -12,7 +12,7 @@ from orchestrator.faces.cli.output.report import run_json, run_table
 from tests.support.cli import start
 from tests.support.errors import reports
 from tests.support.live import LiveRun, killed_run, newest
-from tests.support.runs import shell_run
+from tests.support.runs import past_run
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wait_for_an_ended_run_prints_its_result(repo, local_engine, capsys):
-    result = shell_run(repo, local_engine, "true", "exit 3")
+    result = past_run(repo, local_engine, "true", "exit 3")
     assert run(["wait"]) == 1
     shown = capsys.readouterr()
     assert shown.out == run_table(result) + "\n"
@@ -39,7 +39,7 @@ def test_wait_for_an_ended_run_prints_its_result(repo, local_engine, capsys):
     ],
 )
 def test_exit_code_is_that_of_the_run(repo, local_engine, tasks, rest, code):
-    shell_run(repo, local_engine, *tasks, **rest)
+    past_run(repo, local_engine, *tasks, **rest)
     assert run(["wait"]) == code
 
 
@@ -56,7 +56,7 @@ def test_wait_returns_when_the_run_ends(repo, tmp_path, local_engine):
 
 
 def test_missing_run_result_is_computed_from_workers(repo, local_engine, capsys):
-    result = shell_run(repo, local_engine, "true", "exit 3")
+    result = past_run(repo, local_engine, "true", "exit 3")
     directory = newest(repo).directory
     (directory.path / "result.json").unlink(missing_ok=True)
     events = directory.path / "events.ndjson"
@@ -69,7 +69,7 @@ def test_missing_run_result_is_computed_from_workers(repo, local_engine, capsys)
 
 
 def test_recorded_run_result_is_preferred(repo, local_engine, capsys):
-    result = shell_run(repo, local_engine, "true")
+    result = past_run(repo, local_engine, "true")
     written = result.model_copy(update={"duration": 123.5})
     (newest(repo).directory.path / "result.json").write_text(written.model_dump_json())
     assert run(["wait", "--json"]) == 0
@@ -88,7 +88,7 @@ def test_died_run_is_an_error(repo, tmp_path, capsys):
 
 
 def test_unknown_and_ambiguous_ids_are_refused(repo, local_engine):
-    first, second = (shell_run(repo, local_engine, "true").run_id for _ in range(2))
+    first, second = (past_run(repo, local_engine, "true").run_id for _ in range(2))
     with reports("run.unknown", "`x`", f"{first}, {second}"):
         assert run(["wait", "x"]) == 3
     with reports("run.ambiguous", f"`{first[:4]}`"):

@@ -58,6 +58,7 @@ def test_parsers_find_commands_in_raw_output():
     assert (runner.commands, runner.stops) == ([("add-mask", "b")], 1)
 
 
+@pytest.mark.variants("none")
 @pytest.mark.parametrize("name", ["none", "github"])
 def test_guarded_lines_contain_no_command(name):
     for line in HOSTILE_LINES:
@@ -120,6 +121,7 @@ class TestCommands:
         shell_run(repo, local_engine, task)
         return newest(repo).run_id
 
+    @pytest.mark.variants("github")
     @pytest.mark.usefixtures("hostile_run")
     @pytest.mark.parametrize("name", ["none", "github", "azure"])
     def test_no_command_prints_a_ci_command(self, name, capsys, monkeypatch):
