@@ -98,6 +98,11 @@ class Home:
         """Return the directory with files that commands can only read."""
         return self.path / "control"
 
+    @property
+    def ports(self) -> Path:
+        """Return the directory with the socket files of exposed ports, which may not exist."""
+        return self.path / "ports"
+
     @cached_property
     def user(self) -> int:
         """Return the user of the sandbox's commands: the caller's own, never root's."""

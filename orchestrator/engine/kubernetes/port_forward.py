@@ -7,11 +7,12 @@ from contextlib import ExitStack, suppress
 
 import websocket
 
-from orchestrator.base.errors import NotRunningError, OrchestratorError, PortTakenError
+from orchestrator.base.errors import NotRunningError, OrchestratorError
 from orchestrator.engine.kubernetes.channel import hang_up
 from orchestrator.engine.kubernetes.cluster import patient
 from orchestrator.engine.kubernetes.job_pod import JobPod
 from orchestrator.engine.kubernetes.pod import PORTER
+from orchestrator.engine.places.port_listener import PortListener
 
 _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1
@@ -35,9 +36,8 @@ class PortForward:
         self._pod = pod
         self.ports: dict[int, int] = {}
         """The port in the pod, and the port here that leads there."""
-        self._listeners: list[socket.socket] = []
         # protection: connections-to-pod-are-bounded
-        self._room = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._listener = PortListener(self._carry, most=_MOST_CONNECTIONS)
 
     def listen(self, ports: Mapping[int, int]) -> None:
         """Let ports of 127.0.0.1 lead to ports of the pod, unless they do already.
@@ -54,25 +54,15 @@ class PortForward:
         self.close()
         with ExitStack() as undo:
             undo.callback(self.close)
-            for here in ports.values():
-                self._listeners.append(_listener(here))
+            self._listener.listen(ports)
             self._open(next(iter(ports))).shutdown()
             undo.pop_all()
         self.ports.update(ports)
-        for listener, port in zip(self._listeners, ports, strict=True):
-            threading.Thread(
-                target=self._accept, args=(listener, port), daemon=True, name=f"port-{port}"
-            ).start()
 
     def close(self) -> None:
         """Listen no more."""
         self.ports.clear()
-        for listener in self._listeners:
-            # Ends `accept` in the other thread, which `close` would not.
-            with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-        self._listeners.clear()
+        self._listener.close()
 
     @patient
     def _open(self, port: int) -> websocket.WebSocket:
@@ -81,20 +71,8 @@ class PortForward:
         except NotRunningError as error:
             raise self._pod.explain(error, PORTER) from error
 
-    def _accept(self, listener: socket.socket, port: int) -> None:
-        while True:
-            self._room.acquire()
-            try:
-                taken, _ = listener.accept()
-            except OSError:
-                self._room.release()
-                return
-            threading.Thread(target=self._carry, args=(taken, port), daemon=True).start()
-
     def _carry(self, taken: socket.socket, port: int) -> None:
         with ExitStack() as stack:
-            stack.callback(self._room.release)
-            stack.enter_context(taken)
             stack.enter_context(suppress(OrchestratorError, websocket.WebSocketException, OSError))
             pod = self._open(port)
             answers = threading.Thread(target=_answer, args=(pod, taken), daemon=True)
@@ -104,16 +82,6 @@ class PortForward:
             while data := taken.recv(_PIECE):
                 pod.send(bytes([_DATA]) + data, opcode=websocket.ABNF.OPCODE_BINARY)
             answers.join(_LINGER)
-
-
-def _listener(port: int) -> socket.socket:
-    try:
-        # protection: ports-of-pod-are-for-this-machine-only
-        return socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise PortTakenError(
-            f"cannot listen at the port {port}: {error.strerror}", key="port.taken"
-        ) from error
 
 
 def _answer(pod: websocket.WebSocket, taken: socket.socket) -> None:

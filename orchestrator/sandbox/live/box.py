@@ -15,8 +15,10 @@ from orchestrator.config.settings.values import Model, parse_size
 from orchestrator.engine import shared_engine
 from orchestrator.engine.interface.protocol import Container, ContainerEngine
 from orchestrator.engine.places.place import Start
+from orchestrator.sandbox.deadlines.removal import remove_all
 from orchestrator.sandbox.home import Home, known
 from orchestrator.sandbox.layout import CONTROL, HOME, STEP, check, place_of
+from orchestrator.sandbox.live.exposed import ExposedPorts
 from orchestrator.sandbox.live.files import Files
 from orchestrator.sandbox.live.network import BoxNetwork
 from orchestrator.sandbox.live.process import Process
@@ -90,6 +92,7 @@ class Sandbox:
         """The sandbox's files."""
         self.network = BoxNetwork(home, about.template.network, engine, container)
         """What the sandbox reaches."""
+        self._ports = ExposedPorts(home, engine, container)
         self._home = home
         self._about = about
         self._engine = engine
@@ -361,6 +364,28 @@ class Sandbox:
 
         return Process(inner, output_limit=limit, idle_timeout=idle_timeout, fate=fate)
 
+    def expose(self, port: int, *, at: int = 0) -> str:
+        """Let a port of this machine lead to a port of the sandbox; return it as `127.0.0.1:PORT`.
+
+        Only programs of this machine reach it, until `kill` or the end of this process. It leads to
+        what listens there at the sandbox's `localhost` or any address, now or later, also in a
+        sandbox without a network, whose network does not become wider.
+
+        Args:
+            port: The port in the sandbox.
+            at: The port of this machine. Default: one that is free, or that leads there already.
+
+        Raises:
+            NotRunningError: The sandbox has ended.
+            ConfigError: The number is no port.
+            PortTakenError: `at` is in use.
+            ImageNotFoundError: The engine lacks the image of our own containers.
+            EngineError: The engine cannot do this.
+        """
+        if self._ended is not None or self.expires_in <= 0:
+            raise NotRunningError("the sandbox has ended", key="sandbox.ended")
+        return self._ports.expose(port, at)
+
     def extend(self, seconds: float) -> None:
         """Let the sandbox live for so many seconds from now on, whatever becomes of this process.
 
@@ -376,7 +401,11 @@ class Sandbox:
         """End the sandbox with all its commands, and remove it with its files."""
         self._finish(EndReason.KILLED, "the sandbox was ended")
         self._over.set()
+        self._ports.close()
         self._container.remove()
+        if self._home.ports.exists():
+            # Another process may have exposed ports, too.
+            remove_all(self._engine, self._engine.leftovers(self._home.all_labels))
         self._home.remove()
         self._leave()
 

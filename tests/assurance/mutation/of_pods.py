@@ -96,7 +96,7 @@ def pods() -> Iterator[Protection]:
     )
     yield from marked(
         (FORWARD,),
-        ("ports of pod are for this machine only", Replace("'127.0.0.1'", "'0.0.0.0'")),
+        ("ports are for this machine only", Replace("'127.0.0.1'", "'0.0.0.0'")),
         ("connections to pod are bounded", Replace("_MOST_CONNECTIONS", "1000")),
     )
     yield from marked(
