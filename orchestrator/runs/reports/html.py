@@ -56,9 +56,9 @@ _AXIS = 22
 _LABEL = 60
 _MOST_WORKERS = 500
 """Maximum number of workers in the drawing."""
-# protection: html-report-forbids-scripts-and-requests
 _STYLE = Path(__file__).with_name("style.css")
 """A light, a dark and a print style, without other files."""
+# protection: html-report-forbids-scripts-and-requests
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _HEADING = ("Worker", "Status", "Task", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
 
