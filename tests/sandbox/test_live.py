@@ -166,6 +166,42 @@ def test_directories_are_copied_in_and_out(box: Sandbox, tmp_path: Path) -> None
         files.read("a\0b")
 
 
+def test_snapshot_begins_other_sandboxes(box: Sandbox, docker_engine: DockerEngine) -> None:
+    box.run(["sh", "-c", "mkdir d; echo text > d/f; chmod 755 d/f; ln -s d/f link; mkfifo p"])
+    assert box.snapshot("ready") == "ready"
+    box.files.write("d/f", b"later")
+    with pytest.raises(ConfigError):
+        box.snapshot("ready")
+    with pytest.raises(ConfigError):
+        box.snapshot("../up")
+    with Sandbox.create(snapshot="ready", engine=docker_engine, env={"B": "own"}) as fork:
+        done = fork.run(["sh", "-c", "cat link; ls -A; test -x d/f && echo $A$B; touch d/new"])
+        assert done.stdout == b"text\nd\nlink\nown\n"
+        assert done.ok, done
+    assert [snapshot.name for snapshot in Sandbox.snapshots()] == ["ready"]
+    Sandbox.remove_snapshot("ready")
+    assert Sandbox.snapshots() == []
+    with pytest.raises(NotRunningError):
+        Sandbox.create(snapshot="ready", engine=docker_engine)
+
+
+def test_paused_sandbox_stands_still(box: Sandbox) -> None:
+    process = box.start(["sh", "-c", "while :; do echo; sleep 0.05; done"])
+    process.output(timeout=20)
+    box.pause()
+    with pytest.raises(NotRunningError):
+        box.run(["true"])
+    before = len(process.output())
+    with pytest.raises(TimeoutError):
+        process.wait(1)
+    assert len(process.output()) <= before + 1
+    box.resume()
+    box.resume()
+    assert process.output(offset=before + 1, timeout=20)
+    process.kill()
+    assert box.run(["true"]).ok
+
+
 def test_too_much_on_disk_ends_the_sandbox(docker_engine: DockerEngine) -> None:
     with Sandbox.create(SMALL, engine=docker_engine) as box:
         done = box.run(["sh", "-c", "head -c 99m /dev/zero > a; sleep 60"])

@@ -90,6 +90,9 @@ class AsyncSandbox(_Twin):
         self.id = blocking.id
         self.labels = blocking.labels
 
+    pause = _twin(Sandbox.pause)
+    resume = _twin(Sandbox.resume)
+    snapshot = _twin(Sandbox.snapshot)
     extend = _twin(Sandbox.extend)
     kill = _twin(Sandbox.kill)
 
@@ -98,13 +101,22 @@ class AsyncSandbox(_Twin):
         cls,
         template: Template | None = None,
         *,
+        snapshot: str | None = None,
         ttl: float = DEFAULT_TTL,
         labels: Mapping[str, str] | None = None,
         engine: ContainerEngine | str = "docker",
         **options: object,
     ) -> Self:
         """See `Sandbox.create`. If the call is cancelled, the sandbox ends."""
-        make = partial(Sandbox.create, template, ttl=ttl, labels=labels, engine=engine, **options)
+        make = partial(
+            Sandbox.create,
+            template,
+            snapshot=snapshot,
+            ttl=ttl,
+            labels=labels,
+            engine=engine,
+            **options,
+        )
         future = _pool().submit(make)
         try:
             return cls(await asyncio.wrap_future(future))

@@ -18,10 +18,12 @@ from orchestrator.engine.places.place import Start
 from orchestrator.sandbox.deadlines.removal import remove_all
 from orchestrator.sandbox.home import Home, known
 from orchestrator.sandbox.layout import CONTROL, HOME, STEP, check, place_of
+from orchestrator.sandbox.live import snapshots
 from orchestrator.sandbox.live.exposed import ExposedPorts
 from orchestrator.sandbox.live.files import Files
 from orchestrator.sandbox.live.network import BoxNetwork
 from orchestrator.sandbox.live.process import Process
+from orchestrator.sandbox.live.snapshots import Snapshot
 from orchestrator.sandbox.models import (
     DEFAULT_TTL,
     REASONS,
@@ -111,6 +113,7 @@ class Sandbox:
         cls,
         template: Template | None = None,
         *,
+        snapshot: str | None = None,
         ttl: float = DEFAULT_TTL,
         labels: Mapping[str, str] | None = None,
         engine: ContainerEngine | str = "docker",
@@ -120,6 +123,8 @@ class Sandbox:
 
         Args:
             template: How the sandbox is made. Default: made of `options`.
+            snapshot: Name of a snapshot, with whose files the sandbox begins; its template is the
+                default of every field.
             ttl: Seconds until the sandbox ends itself; see `extend`.
             labels: Texts by which `list` finds it.
             engine: The engine, or the name of an installed one.
@@ -132,14 +137,23 @@ class Sandbox:
             EngineError: The container could not be created; nothing is left behind.
             ValidationError: A field of the template is wrong.
         """
+        source = None if snapshot is None else snapshots.find(snapshot)
         if template is None:
-            template = Template.model_validate(options)
+            usual = {} if source is None else dict(source.template)
+            template = Template.model_validate({**usual, **options})
         elif options:
             raise ConfigError(
                 "a sandbox is made of a template or of its fields, not of both",
                 key="sandbox.template-and-fields",
             )
-        return cls.make(template, ttl=ttl, labels=labels or {}, engine=engine)
+        box = cls.make(template, ttl=ttl, labels=labels or {}, engine=engine)
+        if source is not None:
+            try:
+                box.files.unpack(snapshots.pieces(source.name), ".")
+            except BaseException:
+                box.kill()
+                raise
+        return box
 
     @classmethod
     def make(
@@ -385,6 +399,49 @@ class Sandbox:
         if self._ended is not None or self.expires_in <= 0:
             raise NotRunningError("the sandbox has ended", key="sandbox.ended")
         return self._ports.expose(port, at)
+
+    def pause(self) -> None:
+        """Stop all processes of the sandbox for a while; its time goes on, and so do timeouts.
+
+        Raises:
+            NotRunningError: The sandbox has ended.
+            UnsupportedError: The engine cannot pause containers.
+        """
+        self._container.pause()
+
+    def resume(self) -> None:
+        """Let the processes of a paused sandbox go on; one that is not paused is no error."""
+        self._container.resume()
+
+    def snapshot(self, name: str | None = None) -> str:
+        """Keep the files of the workspace, for `create(snapshot=...)`; return the snapshot's name.
+
+        Commands may go on, and should not write meanwhile: see `pause`.
+
+        Args:
+            name: Its name. Default: a new one.
+
+        Raises:
+            NotRunningError: The sandbox has ended.
+            ConfigError: The name is not usable or taken, or the files cannot be kept.
+        """
+        if self.expires_in <= 0:
+            raise NotRunningError("the sandbox has ended", key="sandbox.ended")
+        return snapshots.take(name, self._about.template, self._home.workspace).name
+
+    @staticmethod
+    def snapshots() -> Sequence[Snapshot]:
+        """Return the snapshots of this user, oldest first."""
+        return snapshots.every()
+
+    @staticmethod
+    def remove_snapshot(name: str) -> None:
+        """Remove a snapshot. Sandboxes that were made of it stay.
+
+        Raises:
+            NotRunningError: There is none of this name.
+        """
+        snapshots.remove(name)
 
     def extend(self, seconds: float) -> None:
         """Let the sandbox live for so many seconds from now on, whatever becomes of this process.

@@ -170,11 +170,19 @@ class Files:
         Raises:
             OSError: A file cannot be read or written.
         """
+        self.unpack(pack(source, limit=math.inf, most=_MOST_PACKED, top="."), target)
+
+    def unpack(self, pieces: Iterator[bytes], target: str) -> None:
+        """Write the files of a tar archive into a directory of the sandbox.
+
+        Raises:
+            OSError: A file cannot be read or written.
+        """
         process = self._start(("sh", "-c", _UNPACK, "sh", _word(target)))
         try:
             # If the command ends early, its result says why.
             with suppress(EngineError):
-                for piece in pack(source, limit=math.inf, most=_MOST_PACKED, top="."):
+                for piece in pieces:
                     process.write(piece)
                 process.close_stdin()
         except BaseException:
