@@ -17,7 +17,7 @@ import _socket, array, json, os, sys
 channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 channel.connect(NAME)
 said = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-streams = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [1, 2]))
+streams = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))
 channel.sendmsg([len(said).to_bytes(4, "big")], [streams])
 channel.sendall(said)
 code = channel.recv(16)
@@ -25,7 +25,7 @@ if not code:
     os.execv({sys.executable!r}, [{sys.executable!r}, "-P", "-m", MODULE, *sys.argv[1:]])
 sys.exit(int(code))
 """
-"""Passes its arguments, directory, environment and output to the tests, and exits like the fork.
+"""Passes its arguments, directory, environment and streams to the tests, and exits like the fork.
 
 If a fork would behave differently, it is replaced by the real program.
 """
@@ -64,14 +64,16 @@ def _serve(listening: socket.socket, module: str) -> None:
 def _carry_out(caller: socket.socket, module: str) -> None:
     """Run one command as a fork, and send its exit code; send nothing if a fork cannot be used."""
     with caller:
-        head, streams, _, _ = socket.recv_fds(caller, 4, 2)
+        head, streams, _, _ = socket.recv_fds(caller, 4, 3)
         try:
             said = _received(caller, int.from_bytes(head, "big"))
             arguments, cwd, env = json.loads(said)
             if not can_fork(env, {}):
                 return
-            out, err = streams
-            fork = Fork(module, arguments, cwd=Path(cwd), env=env, stdout=out, stderr=err)
+            given, out, err = streams
+            fork = Fork(
+                module, arguments, cwd=Path(cwd), env=env, stdin=given, stdout=out, stderr=err
+            )
         finally:
             for stream in streams:
                 os.close(stream)

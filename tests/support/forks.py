@@ -60,9 +60,10 @@ class Fork:
 
     def __init__(
         self, module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str],
-        stdout: Any = None, stderr: Any = None, start_new_session: bool = False,
+        stdin: int | None = None, stdout: Any = None, stderr: Any = None,
+        start_new_session: bool = False,
     ) -> None:  # fmt: skip
-        """Start a module."""
+        """Start a module; without a descriptor as `stdin`, it has no input."""
         self.args = [sys.executable, "-m", module, *arguments]
         self.returncode: int | None = None
         request = {
@@ -74,11 +75,11 @@ class Fork:
         self.stderr, err = _stream(stderr, 2, out)
         ends += [err] if self.stderr is not None else []
         self._ended, told = os.pipe()
-        nothing = os.open(os.devnull, os.O_RDONLY)
+        given = os.open(os.devnull, os.O_RDONLY) if stdin is None else os.dup(stdin)
         try:
-            self.pid = _server().fork(request, (nothing, out, err, told))
+            self.pid = _server().fork(request, (given, out, err, told))
         finally:
-            for end in (*ends, told, nothing):
+            for end in (*ends, told, given):
                 os.close(end)
 
     def poll(self) -> int | None:

@@ -26,6 +26,7 @@ from orchestrator.faces.cli.output.sink import Sink
 from orchestrator.faces.cli.output.streams import LostOutputError, wait_for_readers
 from orchestrator.faces.cli.signals import run_interruptibly
 from orchestrator.sandbox.batch import run_one
+from orchestrator.sandbox.layout import check
 from orchestrator.sandbox.models import EndReason, Finished, SandboxLimits, Submission, Template
 from orchestrator.sandbox.output_buffer import OutputBuffer
 from orchestrator.sandbox.supervision.cancel import Cancel
@@ -79,7 +80,7 @@ def run_command(
 
     def work() -> Finished:
         with connected(None) as engine:
-            engine.check(images=(template.image,), runtime=template.runtime)
+            check(template, engine)
             return run_one(submission, template, engine, cancel, output)
 
     finished = run_interruptibly(work, lambda again: cancel.press(kill=again))
