@@ -38,15 +38,15 @@ class Step:
     """Expected output of the command; empty to accept any output."""
 
 
-def steps(block: Block, prelude: str = "") -> Iterator[Step]:
-    """Split a block into commands; Python programs begin with a prelude."""
+def steps(block: Block, python: str = f"'{sys.executable}' -c") -> Iterator[Step]:
+    """Split a block into commands; `python` runs the text of a program."""
     match block.language:
         case "console":
             yield from _console(block)
         case "sh":
             yield Step(block.place, f"bash -euo pipefail -c {_quoted(block.text)}")
         case "python":
-            yield Step(block.place, f"{_quoted(sys.executable)} -c {_quoted(prelude + block.text)}")
+            yield Step(block.place, f"{python} {_quoted(block.text)}")
         case "yaml":
             yield from _yaml(block)
 

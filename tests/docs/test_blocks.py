@@ -60,13 +60,6 @@ WITHOUT_CONTAINERS = {
     "skills/orchestrator/SKILL.md",
 }
 """Pages that `make test` runs with processes in place of containers."""
-PRELUDE = f"""import sys
-sys.path.insert(0, {str(ROOT)!r})
-from tests.support import local_program
-sys.path.pop(0)
-local_program.use_local_engine()
-"""
-"""Beginning of a Python program that is run with the local engine."""
 COVERED: Mapping[str, tuple[str, str]] = {
     "make setup": ("tests/engine/test_setup_script.py", "setup-engine.sh"),
     "make demo": ("tests/system/agents/test_demo.py", "demo.py"),
@@ -140,11 +133,11 @@ def _plain(command: str) -> str:
     return " ".join(command.replace("\\\n", " ").split())
 
 
-def _session(page: str, prelude: str = "") -> list[Step]:
+def _session(page: str, *python: str) -> list[Step]:
     return [
         step
         for block in blocks(page)
-        for step in steps(block, prelude)
+        for step in steps(block, *python)
         if _plain(step.command) not in COVERED and not _is_pytest(step)
     ]
 
@@ -204,7 +197,10 @@ def test_commands_of_a_page_print_what_it_says_without_containers(
             "DOCKER_HOST": os.environ["DOCKER_HOST"],
         }
         problems = run_session(
-            _session(page, PRELUDE), repository=shop, scratch=tmp_path / "session", env=env
+            _session(page, f"orchestrator {local_program.PYTHON}"),
+            repository=shop,
+            scratch=tmp_path / "session",
+            env=env,
         )
     if problems:
         pytest.fail("\n\n".join(problems), pytrace=False)
@@ -279,8 +275,9 @@ PYTEST = sorted({s.command for p in pages() for b in blocks(p) for s in steps(b)
 @pytest.mark.parametrize("command", PYTEST)
 def test_pytest_selections_of_a_page_select_tests(command: str) -> None:
     arguments = shlex.split(command)[1:]
-    # A folder with tests of every kind: collecting all tests takes a minute of CPU time.
-    folder = [] if any(Path(ROOT, word).is_dir() for word in arguments) else ["tests/engine"]
+    # A file with tests of several kinds: collecting all tests takes a minute of CPU time.
+    is_named = any(Path(ROOT, word).is_dir() for word in arguments)
+    folder = [] if is_named else ["tests/engine/test_enter.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments, *folder],
         cwd=ROOT,

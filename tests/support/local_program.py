@@ -5,10 +5,14 @@ import sys
 from pathlib import Path
 
 import orchestrator.engine
+from orchestrator.faces.cli.app import main
+from tests.support.dying_run import die_at
 from tests.support.local_engine import LocalEngine
 
 FOLDER = "LOCAL_ENGINE"
 """Variable with the directory of the local engine; without it, the engine is Docker."""
+PYTHON = "--python"
+"""Word before the text of a program that is run in place of the command line."""
 CLOSED = "CLOSED_STREAMS"
 """Variable with the descriptors of closed streams."""
 DEATH = "DIE_AT"
@@ -21,8 +25,7 @@ class _Engine(LocalEngine):
         return f"sha256:{image}"
 
 
-def use_local_engine() -> None:
-    """Load the local engine where this process asks for one, if the variable is set."""
+def _use_local_engine() -> None:
     original = orchestrator.engine.load_engine
     folder = os.environ.pop(FOLDER, None)
     for module in [*sys.modules.values()] if folder else []:
@@ -31,11 +34,10 @@ def use_local_engine() -> None:
 
 
 def _run() -> None:
-    # Imported here because programs without a command line use the engine, too.
-    from orchestrator.faces.cli.app import main
-    from tests.support.dying_run import die_at
-
-    use_local_engine()
+    _use_local_engine()
+    if sys.argv[1:2] == [PYTHON]:
+        exec(compile(sys.argv[2], "<program>", "exec"), {"__name__": "__main__"})
+        return
     for number in map(int, os.environ.pop(CLOSED, "").split()):
         os.close(number)
         # Python does the same at its start.

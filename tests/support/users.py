@@ -136,7 +136,7 @@ class World:
         )
 
     def _shell_run(self, user: str, task: str) -> int:
-        result = shell_run(self.repo, self._engine(user), task)
+        result = shell_run(self.repo, self._engine(user), task, timeout_per_worker=600)
         return 0 if result.status == "success" else 1
 
     def _engine(self, user: str) -> ContainerEngine:
