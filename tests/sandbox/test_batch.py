@@ -54,6 +54,9 @@ def test_command_gets_its_files_input_and_variables(engine: ContainerEngine, hom
     assert not found.ok
     assert not found.truncated
     assert [path.name for path in homes.iterdir() if path.is_dir()] == []
+    if engine.name == "local":
+        # No other test uses this engine.
+        assert engine.leftovers({MANAGED: "true"}) == []
 
 
 def test_command_without_input_reads_the_end(engine: ContainerEngine) -> None:
@@ -146,6 +149,28 @@ def test_cancelled_submissions_are_killed(engine: ContainerEngine) -> None:
 def test_unknown_image_is_an_error(engine: ContainerEngine) -> None:
     with pytest.raises(ImageNotFoundError):
         list(run_all([], template=Template(image="no/such:image"), engine=engine))
+
+
+@pytest.mark.process
+def test_process_that_ends_sandboxes_has_no_secrets(
+    local_engine: ContainerEngine, homes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROVIDER_API_KEY", "value of the key")
+    assert all(result.ok for result in _run(local_engine, Submission(command=("true",))))
+    found = [
+        process for process in Path("/proc").glob("[0-9]*")
+        if os.fsencode(homes) in _content(process / "cmdline").split(b"\0")
+    ]  # fmt: skip
+    assert found
+    for process in found:
+        assert b"value of the key" not in _content(process / "environ")
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 @pytest.mark.docker

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.assurance.mutation.protection import Protection, marked
-from tests.assurance.mutation.ways import Always, Never, Remove, Replace
+from tests.assurance.mutation.ways import Always, Instead, Never, Remove, Replace
 
 
 def batches() -> Iterator[Protection]:
@@ -18,4 +18,37 @@ def batches() -> Iterator[Protection]:
     yield from marked(
         ("tests/faces/cli/test_sandbox.py -k interrupted",),
         ("stopped submissions have no result", Always()),
+    )
+
+
+def commands() -> Iterator[Protection]:
+    """Commands in sandboxes, which stay within them, and end."""
+    yield from marked(
+        ("tests/sandbox/test_batch.py -k 'not docker'",),
+        ("sandboxes of left iterator end", Remove()),
+        ("container of submission is removed", Remove()),
+        ("reaper gets no secrets", Replace("reaper.environment(os.environ)", "dict(os.environ)")),
+        ("files of submissions stay in workspace", Never()),
+        ("output in memory limited", Instead("10**9")),
+        ("links below directory are not followed", Replace("os.O_NOFOLLOW", "0")),
+    )  # fmt: skip
+    yield from marked(
+        ("tests/sandbox/test_batch.py -k 'reason or killed_client'",),
+        ("reaper runs before sandbox", Remove()),
+        ("sandbox is never root", Always()),
+        ("sandbox of dead process ends", Instead("False")),
+    )
+    yield from marked(
+        ("tests/sandbox/test_live.py",),
+        ("sandbox over its limits is killed", Remove()),
+        ("paths of callers stay in sandbox", Replace("'..' not in inside.parts", "True")),
+        ("downloads limited", Never()),
+        ("only files and directories are downloaded", Always()),
+        ("downloads stay in their directory", Replace("'data'", "'fully_trusted'")),
+        ("snapshot is not replaced", Never()),
+        ("extended sandbox is left alone", Instead("set(names)")),
+    )
+    yield from marked(
+        ("tests/sandbox/test_pool.py",),
+        ("unused sandboxes end with pool", Replace("owned=True", "owned=False")),
     )

@@ -43,6 +43,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "workspace": tuple(of_runs.workspace()),
     "limits": tuple(of_runs.limits()),
     "batches": tuple(of_sandboxes.batches()),
+    "commands in sandboxes": tuple(of_sandboxes.commands()),
     "words": tuple(of_runs.words()),
     "secrets": tuple(of_runs.secrets()),
     "caches": tuple(of_runs.caches()),
