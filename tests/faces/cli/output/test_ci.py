@@ -11,8 +11,8 @@ import pytest
 from orchestrator.base.results import Reason, Status
 from orchestrator.base.text.sanitize import lines
 from orchestrator.faces.cli.app import run
-from orchestrator.faces.cli.commands.exec import _Sink
 from orchestrator.faces.cli.output.ci import guard, guard_json
+from orchestrator.faces.cli.output.sink import Sink
 from tests.faces.cli.conftest import worker
 from tests.support.ci_parsers import HOSTILE_LINES, GitHubRunner, commands_in
 from tests.support.errors import reports
@@ -190,7 +190,7 @@ class TestExec:
 
     def write(self, capfdbinary, *pieces: bytes) -> bytes:
         with os.fdopen(os.dup(1), "w") as out:
-            sink = _Sink(out)
+            sink = Sink(out)
             for piece in pieces:
                 sink.write(piece)
             sink.finish()
@@ -202,7 +202,7 @@ class TestExec:
         with ThreadPoolExecutor() as pool, os.fdopen(reader, "rb") as log:
             received = pool.submit(log.read)
             with os.fdopen(writer, "w") as out:
-                sink = _Sink(out)
+                sink = Sink(out)
                 for piece in pieces:
                     sink.write(piece)
                 sink.finish()
