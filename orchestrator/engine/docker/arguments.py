@@ -47,7 +47,8 @@ def create_arguments(
         "labels": dict(spec.labels),
         "environment": {**hidden, **spec.env},
         "ports": list(spec.ports),
-        "healthcheck": {"test": ["NONE"]},
+        # For one that is switched off, Podman 5.8 starts a timer of systemd beside the container.
+        "healthcheck": {"test": ["NONE"]} if config is None or config.get("Healthcheck") else None,
         "stop_signal": "SIGTERM",
         # docker-py would add the proxies of the user's `config.json`, with their passwords.
         "use_config_proxy": False,

@@ -11,10 +11,12 @@ from docker.types import Mount
 
 from orchestrator.config.settings.container import Isolation
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import remove_container
 from orchestrator.engine.docker.dialect import Dialect, dialect_of, labelled
 from orchestrator.engine.docker.seccomp import profile
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.interface.spec import ContainerSpec
 from orchestrator.repository.repository import Repository
 from orchestrator.worker.workspace import overlay_probe
 from tests.support.recorded_engines import DOCKER, INFO, OLD_PODMAN, PODMAN
@@ -122,6 +124,25 @@ def test_rootless_engine_sets_no_more_processes_than_it_may(
 def test_other_refusals_are_errors() -> None:
     with pytest.raises(docker.errors.APIError):
         asked(Client(problem="no space left on device"))
+
+
+@pytest.mark.parametrize(
+    ("image", "given"),
+    [
+        ({}, None),
+        ({"Healthcheck": None}, None),
+        ({"Healthcheck": {"Test": ["CMD", "true"]}}, {"test": ["NONE"]}),
+    ],
+)
+def test_health_check_is_switched_off_only_in_an_image_that_has_one(
+    image: dict[str, Any], given: dict[str, Any] | None
+) -> None:
+    """Podman 5.8 starts a timer of systemd for a health check that is switched off."""
+    spec = ContainerSpec(
+        name="one", image="any", command=("true",), user="1:1", workdir="/", labels={}
+    )
+    arguments = create_arguments(Client(), spec, Dialect(), image)  # type: ignore[arg-type]
+    assert arguments["healthcheck"] == given
 
 
 def test_container_that_ends_meanwhile_is_removed() -> None:
