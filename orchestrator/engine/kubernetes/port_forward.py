@@ -52,11 +52,7 @@ class PortForward:
         if not ports or self.ports == ports:
             return
         self.close()
-        with ExitStack() as undo:
-            undo.callback(self.close)
-            self._listener.listen(ports)
-            self._open(next(iter(ports))).shutdown()
-            undo.pop_all()
+        self._listener.listen(ports, check=lambda: self._open(next(iter(ports))).shutdown())
         self.ports.update(ports)
 
     def close(self) -> None:
