@@ -75,6 +75,9 @@ SANDBOX: Mapping[str, _Command] = {
     "exec": _Command("commands.sandbox", "exec_", "Run a command in a sandbox."),
     "cp": _Command("commands.sandbox", "copy", "Copy files into a sandbox, or out of it."),
     "ls": _Command("commands.sandbox", "list_sandboxes", "List sandboxes."),
+    "pause": _Command("commands.sandbox", "pause", "Stop the processes of a sandbox for a while."),
+    "resume": _Command("commands.sandbox", "resume", "Let a paused sandbox go on."),
+    "snapshot": _Command("commands.sandbox", "snapshot", "Keep the files of a sandbox."),
     "extend": _Command("commands.sandbox", "extend", "Let a sandbox live longer."),
     "rm": _Command("commands.sandbox", "remove", "End sandboxes, and remove their files."),
 }

@@ -31,24 +31,34 @@ from orchestrator.faces.cli.sandbox_run import (
     variables,
 )
 from orchestrator.faces.cli.signals import run_interruptibly
+from orchestrator.sandbox.live import snapshots
 from orchestrator.sandbox.live.box import Sandbox
 from orchestrator.sandbox.live.process import Process
-from orchestrator.sandbox.models import Finished, Submission
+from orchestrator.sandbox.live.snapshots import Snapshot
+from orchestrator.sandbox.models import Finished, SandboxInfo, Submission, Template
 
 _INSIDE = re.compile(r"(?P<id>[0-9a-f]{12}):(?P<path>.+)", re.DOTALL)
 _CHUNK = 64 * 1024
 
 
 def create_sandbox(
-    limits: GivenSettings, given: GivenSettings, asked: GivenSettings, ttl: float, labels: list[str]
+    limits: GivenSettings,
+    given: GivenSettings,
+    asked: GivenSettings,
+    ttl: float,
+    snapshot: str | None,
+    labels: list[str],
 ) -> None:
     """Create a sandbox, and print its id.
 
     Raises:
         OrchestratorError: An option is invalid, or the engine failed.
     """
-    template = read_template(limits, {**given, "env": variables(asked)})
-    show(Sandbox.create(template, ttl=ttl, labels=_labels(labels)).id)
+    usual = Template() if snapshot is None else snapshots.find(snapshot).template
+    env = {**usual.env, **variables(asked)}
+    template = read_template(limits, {**given, "env": env}, usual)
+    box = Sandbox.create(template, snapshot=snapshot, ttl=ttl, labels=_labels(labels))
+    show(box.id)
 
 
 def execute(
@@ -184,45 +194,42 @@ def _copy_out(box: Sandbox, source: str, target: Path) -> None:
     write_output(here, box.files.read(source))
 
 
-def list_all(labels: list[str], as_json: bool) -> None:
-    """Print the sandboxes of this user."""
-    found = Sandbox.list(_labels(labels))
+def list_all(labels: list[str], of_snapshots: bool, as_json: bool) -> None:
+    """Print the sandboxes, or the snapshots, of this user."""
+    what = "snapshots" if of_snapshots else "sandboxes"
+    found: Sequence[SandboxInfo | Snapshot] = (
+        Sandbox.snapshots() if of_snapshots else Sandbox.list(_labels(labels))
+    )
     if as_json:
-        show_json(dumps({"sandboxes": [info.model_dump(mode="json") for info in found]}, indent=2))
+        show_json(dumps({what: [info.model_dump(mode="json") for info in found]}, indent=2))
         return
     if not found:
-        tell("there are no sandboxes")
+        tell(f"there are no {what}")
         return
-    now = datetime.now(UTC)
-    rows = [
-        (
-            info.id,
-            one_line(info.image),
-            duration((now - info.created_at).total_seconds()),
-            duration(info.expires_in),
-            one_line(" ".join(f"{name}={value}" for name, value in info.labels.items())),
-        )
-        for info in found
-    ]
-    heading = ("ID", "IMAGE", "AGE", "ENDS IN", "LABELS")
-    show(table([heading, *rows], width=terminal_width()))
+    of_sandboxes = ("ID", "IMAGE", "AGE", "ENDS IN", "LABELS")
+    heading = ("NAME", "IMAGE", "AGE") if of_snapshots else of_sandboxes
+    show(table([heading, *map(_row, found)], width=terminal_width()))
 
 
-def extend_time(sandbox: str, seconds: float) -> None:
-    """Let a sandbox live for so many seconds from now on.
+def _row(info: SandboxInfo | Snapshot) -> tuple[str, ...]:
+    age = duration((datetime.now(UTC) - info.created_at).total_seconds())
+    if isinstance(info, Snapshot):
+        return info.name, one_line(info.template.image), age
+    labels = one_line(" ".join(f"{name}={value}" for name, value in info.labels.items()))
+    return info.id, one_line(info.image), age, duration(info.expires_in), labels
+
+
+def remove_sandboxes(names: Sequence[str], everything: bool, of_snapshots: Sequence[str]) -> None:
+    """Remove snapshots; end sandboxes, and print their ids.
 
     Raises:
-        OrchestratorError: There is no such sandbox.
+        OrchestratorError: There is no such sandbox or snapshot, or none was named.
     """
-    Sandbox.connect(sandbox).extend(seconds)
-
-
-def remove_sandboxes(names: Sequence[str], everything: bool) -> None:
-    """End sandboxes, and print their ids.
-
-    Raises:
-        OrchestratorError: There is no such sandbox, or none was named.
-    """
+    for name in of_snapshots:
+        Sandbox.remove_snapshot(name)
+        show(name)
+    if of_snapshots and not names and not everything:
+        return
     if bool(names) == everything:
         raise ConfigError(
             "name the sandboxes to end, or all of them",

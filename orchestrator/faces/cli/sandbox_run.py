@@ -121,14 +121,22 @@ def exit_as(finished: Finished, *, as_json: bool) -> NoReturn:
     raise typer.Exit(TIMEOUT if finished.reason is EndReason.TIMEOUT else KILLED)
 
 
-def read_template(limits: GivenSettings, given: GivenSettings) -> Template:
-    """Return how sandboxes are made, from options.
+def read_template(
+    limits: GivenSettings, given: GivenSettings, usual: Template | None = None
+) -> Template:
+    """Return how sandboxes are made.
+
+    Args:
+        limits: Limits that were given as options.
+        given: What else was given as options.
+        usual: What holds where nothing was given.
 
     Raises:
         ConfigError: A value is invalid.
     """
-    found = read_request(SandboxLimits, limits)
-    return read_request(Template, {**given, "limits": found})
+    usual = usual or Template()
+    found = read_request(SandboxLimits, {**dict(usual.limits), **limits})
+    return read_request(Template, {**dict(usual), **given, "limits": found})
 
 
 def variables(given: GivenSettings) -> Mapping[str, str]:

@@ -206,11 +206,8 @@ class TestBatch:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("local")
 class TestLive:
-    @pytest.fixture(autouse=True)
-    def engine(self, local: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("orchestrator.sandbox.live.box.load_engine", lambda *_: local)
-
     def test_sandbox_is_created_used_listed_and_removed(
         self, capfd: pytest.CaptureFixture[str], homes: Path
     ) -> None:
@@ -231,6 +228,8 @@ class TestLive:
         assert capfd.readouterr().err.startswith("timeout: ")
         assert run(["sandbox", "exec", "--json", name, "--", "sh", "-c", HOSTILE]) == 0
         assert "\x1b" not in capfd.readouterr().out
+        assert run(["sandbox", "pause", name]) == 0
+        assert run(["sandbox", "resume", name]) == 0
         assert run(["sandbox", "extend", name, "900"]) == 0
         assert run(["sandbox", "ls"]) == 0
         assert "15 min" in capfd.readouterr().out
@@ -254,6 +253,15 @@ class TestLive:
         assert run(["sandbox", "cp", "d", f"{name}:/workspace"]) == 0
         assert run(["sandbox", "cp", f"{name}:/workspace", "all"]) == 0
         assert Path("all/e/f").read_bytes() == Path("all/new").read_bytes() == b"content"
+        assert run(["sandbox", "snapshot", name, "ready"]) == 0
+        capfd.readouterr()
+        assert run(["sandbox", "ls", "--snapshots", "--json"]) == 0
+        (kept,) = json.loads(capfd.readouterr().out)["snapshots"]
+        assert kept["name"] == "ready"
+        assert run(["sandbox", "ls", "--snapshots"]) == 0
+        assert run(["sandbox", "rm", "--snapshot", "ready"]) == 0
+        with reports("sandbox.no-snapshot", "ready"):
+            assert run(["sandbox", "create", "--snapshot", "ready"]) == 3
         for source, target in (
             ("d", "e"),
             (f"{name}:a", f"{name}:b"),

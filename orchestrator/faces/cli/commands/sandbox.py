@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,10 @@ from orchestrator.faces.cli.options import (
     import_later,
     with_options,
 )
+from orchestrator.faces.cli.output.messages import show
+
+if TYPE_CHECKING:
+    from orchestrator.sandbox.live.box import Sandbox
 
 _LIMITS = (
     *("cpus", "memory", "pids", "disk", "inodes", "log_limit"),
@@ -62,8 +66,14 @@ _create = import_later("sandbox_live", "create_sandbox")
 _execute = import_later("sandbox_live", "execute")
 _copy = import_later("sandbox_live", "copy_files")
 _list = import_later("sandbox_live", "list_all")
-_extend = import_later("sandbox_live", "extend_time")
 _remove = import_later("sandbox_live", "remove_sandboxes")
+
+
+def _box(name: str) -> "Sandbox":
+    # Imported here because help texts do not need the engine.
+    from orchestrator.sandbox.live.box import Sandbox
+
+    return Sandbox.connect(name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,10 +175,18 @@ def create(
     ttl: Annotated[
         float, typer.Option("--ttl", metavar="SECONDS", help="Seconds until it ends itself.")
     ] = 600.0,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(
+            "--snapshot",
+            metavar="NAME",
+            help="Begin with the files of a snapshot, and with its settings as defaults.",
+        ),
+    ] = None,
     label: Labels = None,
 ) -> None:
     """Create a sandbox that stays, and print its id."""
-    _create(limits, template, submission, ttl, label or [])
+    _create(limits, template, submission, ttl, snapshot, label or [])
 
 
 @with_options
@@ -201,9 +219,38 @@ def copy(
     _copy(source, target)
 
 
-def list_sandboxes(label: Labels = None, json: Json = False) -> None:
+def list_sandboxes(
+    label: Labels = None,
+    snapshots: Annotated[
+        bool, typer.Option("--snapshots", help="List snapshots in place of sandboxes.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """List your sandboxes, oldest first."""
-    _list(label or [], json)
+    _list(label or [], snapshots, json)
+
+
+def pause(sandbox: Id) -> None:
+    """Stop all processes of a sandbox for a while; its time goes on, and so do timeouts."""
+    _box(sandbox).pause()
+
+
+def resume(sandbox: Id) -> None:
+    """Let the processes of a paused sandbox go on."""
+    _box(sandbox).resume()
+
+
+def snapshot(
+    sandbox: Id,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the snapshot.")
+    ] = None,
+) -> None:
+    """Keep the files of a sandbox's workspace, and print the name of the snapshot.
+
+    `sandbox create --snapshot NAME` makes another sandbox with these files.
+    """
+    show(_box(sandbox).snapshot(name))
 
 
 def extend(
@@ -213,7 +260,7 @@ def extend(
     ],
 ) -> None:
     """Set the time until a sandbox ends itself."""
-    _extend(sandbox, seconds)
+    _box(sandbox).extend(seconds)
 
 
 def remove(
@@ -221,6 +268,10 @@ def remove(
         list[str] | None, typer.Argument(metavar="ID", help="Ids of the sandboxes.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="End all of your sandboxes.")] = False,
+    snapshot: Annotated[
+        list[str] | None,
+        typer.Option("--snapshot", metavar="NAME", help="Remove this snapshot; repeatable."),
+    ] = None,
 ) -> None:
     """End sandboxes with all their commands, and remove their files."""
-    _remove(sandboxes or [], everything)
+    _remove(sandboxes or [], everything, snapshot or [])
