@@ -60,6 +60,13 @@ def test_value_that_the_command_line_refuses_is_refused(name: str, wrong: dict[s
 
 
 API: dict[str, str] = {
+    "sandbox run": "run_all",
+    "sandbox batch": "run_all",
+    "sandbox create": "Sandbox.create",
+    "sandbox exec": "Sandbox.run",
+    "sandbox cp": "Sandbox",
+    "sandbox ls": "Sandbox.list",
+    "sandbox rm": "Sandbox.kill",
     "parallel": "ParallelRunner",
     "run-one": "ParallelRunner",
     "run": "read_workflow",
@@ -94,6 +101,13 @@ _FOR_PEOPLE = "shows something to a person, or needs a terminal"
 _SET_UP = "sets up or checks the machine or the project, once"
 _SERVER = "serves another program; a Python program uses what the server uses"
 NO_API: dict[str, str] = {
+    "sandbox run": "run_all",
+    "sandbox batch": "run_all",
+    "sandbox create": "Sandbox.create",
+    "sandbox exec": "Sandbox.run",
+    "sandbox cp": "Sandbox",
+    "sandbox ls": "Sandbox.list",
+    "sandbox rm": "Sandbox.kill",
     **dict.fromkeys(("exec", "shell"), _FOR_PEOPLE),
     **dict.fromkeys(("ui", "mcp"), _SERVER),
     **dict.fromkeys(("init", "doctor", "completion", "setup", "uninstall"), _SET_UP),

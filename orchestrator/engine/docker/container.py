@@ -36,6 +36,8 @@ from orchestrator.engine.places.porter_calls import repeatable
 # The daemon may learn of the kernel's OOM kill a moment after the process has exited.
 _OOM_NOTICE_SECONDS = 3.0
 _SIGKILLED = 137
+_STARTS = 30.0
+"""Maximum number of seconds to wait for commands that are just being started in a container."""
 _LAST_CONNECTIONS = 5.0
 """Maximum number of seconds that a stopped gateway may take to end and log its connections."""
 NAMES_ENDED, PROXY_ENDED = 81, 82
@@ -228,8 +230,24 @@ class DockerContainer:
                     raise
 
     def pause(self) -> None:
-        """Freeze all processes of the container."""
+        """Freeze all processes of the container, as soon as no command is just being started.
+
+        The engine starts a command inside the container. If it is frozen meanwhile, it cannot let
+        the container go on any more, nor remove it.
+        """
+        until = time.monotonic() + _STARTS
+        while self._starts_command() and time.monotonic() < until:
+            time.sleep(0.02)
         self._freeze(self._client.pause, is_paused=True)
+
+    def _starts_command(self) -> bool:
+        with translated("list the commands in the container"):
+            try:
+                listed = self._client.inspect_container(self._id).get("ExecIDs") or ()
+                found = [self._client.exec_inspect(each) for each in listed]
+            except docker.errors.NotFound:
+                return False
+        return any(command["Running"] and not command.get("Pid") for command in found)
 
     def resume(self) -> None:
         """Let the processes of a paused container go on."""

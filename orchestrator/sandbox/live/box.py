@@ -100,8 +100,8 @@ class Sandbox:
         self._engine = engine
         self._container = container
         self._leave = leave
-        self._lock = threading.Lock()
-        self._running = 0
+        self._lock = threading.Condition()
+        self._running = self._starting = 0
         self._overlaps = 0
         """Number of starts of commands while another one was running."""
         self._ended: tuple[EndReason, str | None] | None = None
@@ -341,6 +341,7 @@ class Sandbox:
         with self._lock:
             self._overlaps += self._running > 0
             self._running += 1
+            self._starting += 1
             overlaps = self._overlaps
         try:
             before = self._container.counted()
@@ -353,6 +354,10 @@ class Sandbox:
             with self._lock:
                 self._running -= 1
             raise
+        finally:
+            with self._lock:
+                self._starting -= 1
+                self._lock.notify_all()
 
         def fate(code: int | None, stopped: EndReason | None) -> Finished:
             after = self._container.counted()
@@ -407,7 +412,9 @@ class Sandbox:
             NotRunningError: The sandbox has ended.
             UnsupportedError: The engine cannot pause containers.
         """
-        self._container.pause()
+        with self._lock:
+            self._lock.wait_for(lambda: self._starting == 0)
+            self._container.pause()
 
     def resume(self) -> None:
         """Let the processes of a paused sandbox go on; one that is not paused is no error."""
