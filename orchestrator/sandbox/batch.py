@@ -4,7 +4,9 @@ import os
 from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
+from orchestrator.base.errors import UnsupportedError
 from orchestrator.base.files.change_owner import change_owner
 from orchestrator.base.files.safe_open import read_below
 from orchestrator.engine import connected
@@ -23,6 +25,7 @@ from orchestrator.state.worker.endings import Ending
 
 _LATE = 10.0
 """Seconds after its timeout at which a sandbox must be gone whoever was to stop its command."""
+_WITH_FILES = 'cp -R "$0/." . && exec "$@"'
 _WITH_INPUT = 'exec "$@" < "$0"'
 _LARGEST_FILE = 64 * 1024**2
 _OF_LIMITS: Mapping[str, EndReason] = {
@@ -107,6 +110,10 @@ def run_one(
         EngineError: The container could not be created.
         ConfigError: The state of sandboxes cannot be written.
     """
+    if submission.out and template.user == "root":
+        raise UnsupportedError(
+            "submissions to sandboxes of the user root return no files", key="sandbox.root-out"
+        )
     limits = template.limits
     seconds = submission.timeout + limits.grace + _LATE
     home = Home.create(engine=engine.name, address="", seconds=seconds, owned=True)
@@ -117,8 +124,12 @@ def run_one(
             egress = check(template, engine)
         if egress is not None:
             network = SharedNetwork.of(engine, egress)
-        _write(home, submission.files)
         place, command = place_of(home, template, engine, egress=egress), submission.command
+        if template.user != "root":
+            _write(home, home.workspace, submission.files)
+        elif submission.files:
+            _write(home, home.control / "files", submission.files)
+            command = ("sh", "-c", _WITH_FILES, f"{CONTROL}/files", *command)
         if submission.stdin:
             home.write_control("stdin", submission.stdin)
             command = ("sh", "-c", _WITH_INPUT, f"{CONTROL}/stdin", *command)
@@ -146,16 +157,16 @@ def _ignore(_: object) -> None:
     """Emit nothing: nobody listens."""
 
 
-def _write(home: Home, files: Mapping[str, bytes]) -> None:
-    """Write the files of a submission to its workspace, which no command has seen yet."""
+def _write(home: Home, directory: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a submission to a directory, which no command has seen yet."""
     for name, content in files.items():
-        path = home.workspace / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         if content.startswith(b"#!"):
             path.chmod(0o755)
     if files and home.user != os.getuid():
-        change_owner(home.workspace, (home.user, home.group))
+        change_owner(directory, (home.user, home.group))
 
 
 def _collect(home: Home, names: Iterable[str]) -> dict[str, bytes]:

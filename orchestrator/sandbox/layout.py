@@ -15,6 +15,10 @@ HOME = "/home/sandbox"
 CONTROL = "/run/sandbox"
 """Directory with files of ours that commands can only read."""
 
+# protection: root-of-sandbox-has-few-capabilities
+_OF_ROOT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+"""Capabilities that package managers need, and the one to end the commands of other users."""
+
 
 def check(template: Template, engine: ContainerEngine) -> Egress | None:
     """Check that an engine can make sandboxes; return what they may reach, None for nothing.
@@ -52,11 +56,16 @@ def place_of(
     limits, seen_by = template.limits, frozenset({STEP})
     workspace = BindMount(source=home.workspace, target=WORKSPACE, read_only=False)
     control = BindMount(source=home.control, target=CONTROL, read_only=True)
+    is_root = template.user == "root"
+    parts = [Part(name="control", mount=control, seen_by=seen_by)]
+    # protection: no-file-of-root-on-this-machine
+    if not is_root:
+        parts.append(Part(name=STEP, mount=workspace, seen_by=seen_by))
     spec = ContainerSpec(
         name=f"orchestrator-sandbox-{home.id}",
         image=template.image,
         command=(),
-        user=f"{home.user}:{home.group}",
+        user="0:0" if is_root else f"{home.user}:{home.group}",
         workdir=WORKSPACE,
         labels=home.labels,
         mounts=(
@@ -69,16 +78,15 @@ def place_of(
         open_files=limits.open_files,
         runtime=template.runtime,
         egress=egress,
+        read_only=template.root == "read-only",
+        capabilities=_OF_ROOT if is_root else (),
     )
     return HostPlace(
         engine,
         PlaceSpec(
             name=spec.name,
             labels=home.labels,
-            parts=(
-                Part(name=STEP, mount=workspace, seen_by=seen_by),
-                Part(name="control", mount=control, seen_by=seen_by),
-            ),
+            parts=tuple(parts),
             steps=(Step(name=STEP, spec=spec),),
         ),
     )

@@ -201,6 +201,23 @@ class Template(Model):
     where the host is a name, an IPv4 address or network. `host.docker.internal` is this machine.
     """
 
+    root: Literal["read-only", "writable"] = "read-only"
+    """Whether commands can change the image's files, of which each sandbox then has its own layer.
+    It counts toward the limit on disk and, if the caller is root of the engine's machine, on files.
+    """
+    user: Literal["sandbox", "root"] = "sandbox"
+    """User of the commands: an ordinary user of this sandbox, or root with the few capabilities
+    that package managers need, which cannot get more. Root needs a writable root. Its `/workspace`
+    is in the sandbox's layer and never on this machine, so that no file of root lies here: it has
+    no snapshots, and submissions return no files.
+    """
+
+    @model_validator(mode="after")
+    def _usable_root(self) -> Self:
+        if self.user == "root" and self.root != "writable":
+            raise ValueError("`user` is `root`, which needs a writable `root`")
+        return self
+
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.allow and self.network == "none":

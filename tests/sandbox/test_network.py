@@ -8,19 +8,23 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.interface.features import EngineFeatures
 from orchestrator.engine.interface.labels import HOST_ROLE, MANAGED, ROLE, SANDBOX
 from orchestrator.engine.interface.protocol import Leftover
 from orchestrator.sandbox.batch import run_all
 from orchestrator.sandbox.live.box import Sandbox
-from orchestrator.sandbox.models import SandboxLimits, Submission, Template
+from orchestrator.sandbox.models import NetworkKind, SandboxLimits, Submission, Template
+from orchestrator.sandbox.network.shared_network import egress_for
 from tests.support.bridge import bridge_gateway
 from tests.support.errors import raises
 from tests.support.live import eventually
+from tests.support.local_engine import LocalEngine
 
 SMALL = SandboxLimits(memory="64m", cpus=1, pids=32, grace=0.2)
 TRY = """
@@ -258,3 +262,24 @@ def test_list_of_hosts_goes_with_a_network() -> None:
         Template(allow=("a.example",))
     with pytest.raises(ValidationError, match="`allow` is empty"):
         Template(network="allowlist")
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("network", "features", "key"),
+    [
+        ("open", {"open_network": False}, "network.rootless"),
+        ("allowlist", {"gateways": False}, "gateway.unsupported"),
+        ("open", {"default_runtime": "runsc"}, "runtime.no-filter"),
+    ],
+)
+def test_network_that_the_engine_cannot_close_is_refused(
+    local_engine: LocalEngine, network: NetworkKind, features: dict[str, Any], key: str
+) -> None:
+    known = EngineFeatures(
+        **{"overlay": True, "runtimes": ("runc",), "cpus": 1, "memory": 1, "version": "1",
+           "gateways": True, **features}
+    )  # fmt: skip
+    with raises(key):
+        allow = ("a.example",) if network == "allowlist" else ()
+        egress_for(network, allow, engine=local_engine, features=known, runtime=None)

@@ -72,7 +72,7 @@ def _host_config(client: docker.APIClient, spec: ContainerSpec, dialect: Dialect
         extra_hosts=dict(spec.extra_hosts),
         port_bindings={inside: ("127.0.0.1", host) for inside, host in spec.ports.items()},
         init=True,
-        read_only=True,
+        read_only=spec.read_only,
         ipc_mode="private",
         cgroupns="private",
         # Without a network, the daemon would copy the name servers of this machine.

@@ -20,10 +20,11 @@ from tenacity import (
 )
 
 from orchestrator.base.errors import EngineError, EngineUnavailableError, NotRunningError
+from orchestrator.base.files.disk_usage import DiskUse
 from orchestrator.base.threads import meanwhile
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
-from orchestrator.engine.docker.counters import Meter, deleted_size, measure
+from orchestrator.engine.docker.counters import Meter, deleted_size, layer_use, measure
 from orchestrator.engine.docker.errors import is_not_running, translated
 from orchestrator.engine.docker.network_filter import NetworkFilter
 from orchestrator.engine.docker.process import run_in
@@ -86,6 +87,8 @@ class DockerContainer:
         """The gateway of this container's network; removed together with the container."""
         self.filter: NetworkFilter | None = None
         """The packet filter of this container's own network; None if it has none or a guard."""
+        self.has_layer = False
+        """Whether the container can write to its root file system."""
         self._network_over = threading.Event()
         self._stream = None if adopted else self._attach()
         self._meter = Meter(container_id, self._process)
@@ -273,6 +276,10 @@ class DockerContainer:
         usage = measure(self._client, self._id)
         return None if usage is None else replace(usage, deleted=deleted_size(self._id))
 
+    def layer(self) -> DiskUse | None:
+        """Measure what the container wrote to its root file system; None if it cannot."""
+        return layer_use(self._client, self._id) if self.has_layer else None
+
     def counted(self) -> Counters:
         """Return what the kernel has counted for the container so far."""
         return self._meter.so_far()
@@ -406,6 +413,7 @@ def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None
     ports = guard.ports if guard is not None else by_gateway or _published(host)
     container = DockerContainer(client, found["Id"], ports=ports, adopted=True)
     container.guard = guard
+    container.has_layer = not host["ReadonlyRootfs"]
     container.shares_guard = bool(labels.get(SHARES))
     container.filter = NetworkFilter.labelled(found["Id"], labels.get(FILTER, ""), mode)
     gateway = labels.get(GATEWAY)

@@ -138,7 +138,9 @@ def create(
     with translated("create the container"):
         created = client.create_container(**arguments)
     try:
-        return DockerContainer(client, created["Id"], ports=spec.ports)
+        container = DockerContainer(client, created["Id"], ports=spec.ports)
+        container.has_layer = not spec.read_only
+        return container
     except BaseException:
         remove_container(client, created["Id"])
         raise
@@ -267,7 +269,6 @@ def cut_off(
         found = client.inspect_container(owner.id)
     labels: dict[str, str] = {**found["Config"]["Labels"], ROLE: "guard"}
     labels.pop(GATEWAY, None)
-    # protection: cut-off-container-has-no-network
     closing = start(
         ContainerSpec(
             name=f"orchestrator-cut-{owner.id[:12]}",
@@ -289,6 +290,7 @@ def cut_off(
     finally:
         closing.close()
         closing.remove()
+    # protection: cut-off-container-has-no-network
     for network in found["NetworkSettings"]["Networks"]:
         with translated("disconnect the container from its network"):
             client.disconnect_container_from_network(owner.id, network, force=True)

@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from typing import Literal, Protocol, runtime_checkable
 
 from orchestrator.base.events import Stream
+from orchestrator.base.files.disk_usage import DiskUse
 from orchestrator.engine.interface.counters import Counters
 from orchestrator.engine.interface.features import EngineFeatures
 from orchestrator.engine.interface.image_protocol import ImageEngine
@@ -181,6 +182,18 @@ class Container(Protocol):
 
     def remove(self) -> None:
         """Kill and remove the container and its anonymous volumes. Repeating the call is safe.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+
+@runtime_checkable
+class LayeredContainer(Protocol):
+    """A container that may write to its root file system, of which it then has a layer."""
+
+    def layer(self) -> DiskUse | None:
+        """Measure what the container wrote to its root file system; None if it cannot.
 
         Raises:
             EngineError: The engine does not answer.

@@ -108,8 +108,8 @@ class ContainerSpec:
     command: tuple[str, ...]
     """Command that replaces the image's entrypoint and command, unless `own_program` is set."""
     user: str
-    """User and group as `uid:gid`, not 0 in a container with files that a worker wrote; empty for
-    the image's own user.
+    """User and group as `uid:gid`, not 0 in a container that mounts files which a worker wrote;
+    empty for the image's own user.
     """
     workdir: str
     """Working directory of the command; empty for the image's own working directory."""
@@ -140,7 +140,11 @@ class ContainerSpec:
     pids: int = 256
     open_files: int = 4096
     capabilities: tuple[str, ...] = ()
-    """Linux capabilities, only for helper containers and services; a worker has none."""
+    """Linux capabilities, only for helper containers, services and sandboxes of the user root; a
+    worker has none.
+    """
+    read_only: bool = True
+    """Whether the container can write to its mounts only, not to the image's files."""
     runtime: str | None = None
     kept_output: int = 0
     """Number of bytes of output that the engine stores, so that another process can resume the run.

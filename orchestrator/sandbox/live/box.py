@@ -1,5 +1,6 @@
 """A sandbox that stays: a container in which commands run until its time is over."""
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -7,7 +8,12 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from orchestrator.base.errors import ConfigError, NotRunningError, OrchestratorError
+from orchestrator.base.errors import (
+    ConfigError,
+    NotRunningError,
+    OrchestratorError,
+    UnsupportedError,
+)
 from orchestrator.base.files.disk_usage import DiskUse
 from orchestrator.base.machine import uptime
 from orchestrator.base.results import Reason
@@ -52,6 +58,7 @@ _OURS = 24
 _LATE = 5.0
 """Seconds after which the main process ends by itself, so that the reaper comes first."""
 _TICK = 0.25
+_USER = re.compile(r"[1-9][0-9]{0,9}(:[1-9][0-9]{0,9})?")
 _KILLED = 137
 """Exit code of a command that SIGKILL ended."""
 _PEAK = "the kernel keeps one peak of memory for all commands of a sandbox"
@@ -90,7 +97,8 @@ class Sandbox:
             container: Its container, which runs.
             leave: Gives back what this process shares among sandboxes; called after its end.
         """
-        self.files = Files(self.run, self.start, home.workspace)
+        shared = None if about.template.user == "root" else home.workspace
+        self.files = Files(self.run, self.start, shared)
         """The sandbox's files."""
         self.network = BoxNetwork(home, about.template.network, engine, container)
         """What the sandbox reaches."""
@@ -338,6 +346,15 @@ class Sandbox:
             raise ConfigError(f"no size: {output_limit!r}", key="sandbox.size")
         if self._ended is not None:
             raise NotRunningError("the sandbox has ended", key="sandbox.ended")
+        # Files of root in a directory of this machine could make anybody root here.
+        # protection: root-only-in-sandboxes-of-root
+        if user is not None and self._about.template.user != "root" and not _USER.fullmatch(user):
+            raise ConfigError(
+                f"a command of this sandbox cannot run as `{user}`",
+                key="sandbox.user",
+                hint="use numbers, `UID` or `UID:GID`, other than 0; or create the sandbox with "
+                '`user="root"`',
+            )
         with self._lock:
             self._overlaps += self._running > 0
             self._running += 1
@@ -434,6 +451,10 @@ class Sandbox:
         """
         if self.expires_in <= 0:
             raise NotRunningError("the sandbox has ended", key="sandbox.ended")
+        if self._about.template.user == "root":
+            raise UnsupportedError(
+                "a sandbox of the user root has no snapshots", key="sandbox.root-snapshot"
+            )
         return snapshots.take(name, self._about.template, self._home.workspace).name
 
     @staticmethod
@@ -506,6 +527,10 @@ class Sandbox:
         nothing = DiskUse(size=0, files=0, hidden=0)
         meter = LimitMeter(self._container, template.limits, use, before=nothing)
         while not self._over.wait(_TICK):
+            if self.expires_in < 0:
+                with suppress(OrchestratorError):
+                    self._ports.close()
+                return
             meter.look()
             lost = meter.verdict is not None and meter.verdict.reason is Reason.NETWORK_LOST
             if lost and self.network.kind == "none":
@@ -517,8 +542,6 @@ class Sandbox:
                 with suppress(OrchestratorError):
                     # protection: sandbox-over-its-limits-is-killed
                     self._container.kill("SIGKILL")
-                return
-            if self.expires_in < 0:
                 return
 
 

@@ -46,7 +46,6 @@ class ExposedPorts:
         self._home = home
         self._engine = engine
         self._inside = container
-        # protection: connections-to-sandbox-bounded
         self._listener = PortListener(self._carry, most=_MOST_CONNECTIONS)
         self._carrier: Container | None = None
         self._name = secrets.token_hex(4)
@@ -81,7 +80,6 @@ class ExposedPorts:
             home.ports.mkdir(mode=0o700)
             if home.user != os.getuid():
                 os.chown(home.ports, home.user, home.group)
-        # protection: carrier-shares-only-network-of-sandbox
         carrier = self._engine.start(
             ContainerSpec(
                 name=f"orchestrator-sandbox-{home.id}-ports-{self._name}",

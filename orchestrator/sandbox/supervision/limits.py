@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 from orchestrator.base.errors import EngineError
@@ -11,7 +12,7 @@ from orchestrator.base.results import Reason
 from orchestrator.base.text.quantities import size
 from orchestrator.config.settings.container import Limits
 from orchestrator.engine.interface.counters import Counters
-from orchestrator.engine.interface.protocol import Container
+from orchestrator.engine.interface.protocol import Container, LayeredContainer
 from orchestrator.state.worker.endings import Stop
 
 MEASURE = 1.0
@@ -99,7 +100,15 @@ class LimitMeter:
             most = self._before.files + self._limits.inodes
             # The thread that waits for the container's end gets the same error and handles it.
             with suppress(EngineError):
-                self._note_disk(self._disk_use(most_files=most, seconds=_LONGEST))
+                use = self._disk_use(most_files=most, seconds=_LONGEST)
+                layer = None
+                if isinstance(self._container, LayeredContainer):
+                    # protection: writable-root-counts-against-disk-limit
+                    layer = self._container.layer()
+                if layer is not None:
+                    size, files = use.size + layer.size, use.files + layer.files
+                    use = replace(use, size=size, files=files, late=use.late or layer.late)
+                self._note_disk(use)
             cost = time.monotonic() - now
             pause = max(_MEASURE_DISK, min(cost / _SHARE, _REST))
             self._next_disk = time.monotonic() + pause

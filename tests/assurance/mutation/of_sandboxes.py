@@ -52,3 +52,27 @@ def commands() -> Iterator[Protection]:
         ("tests/sandbox/test_pool.py",),
         ("unused sandboxes end with pool", Replace("owned=True", "owned=False")),
     )
+
+
+def networks() -> Iterator[Protection]:
+    """What sandboxes reach, and what is left of it."""
+    yield from marked(
+        ("tests/sandbox/test_network.py",),
+        ("host closed before first sandbox", Remove()),
+        ("sandbox without closed network refused", Remove()),
+        ("network of living sandbox stays", Instead("set()")),
+        ("network of sandbox never wider", Never()),
+        ("rules of cut off container", Instead("['accept']")),
+        ("cut off container has no network", Remove()),
+    )
+
+
+def roots() -> Iterator[Protection]:
+    """Sandboxes that change their root file system, also as root."""
+    yield from marked(
+        ("tests/sandbox/test_root.py",),
+        ("root of sandbox has few capabilities", Instead("('ALL',)")),
+        ("no file of root on this machine", Always()),
+        ("root only in sandboxes of root", Never()),
+        ("writable root counts against disk limit", Instead("None")),
+    )

@@ -44,6 +44,8 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "limits": tuple(of_runs.limits()),
     "batches": tuple(of_sandboxes.batches()),
     "commands in sandboxes": tuple(of_sandboxes.commands()),
+    "networks of sandboxes": tuple(of_sandboxes.networks()),
+    "roots of sandboxes": tuple(of_sandboxes.roots()),
     "words": tuple(of_runs.words()),
     "secrets": tuple(of_runs.secrets()),
     "caches": tuple(of_runs.caches()),
