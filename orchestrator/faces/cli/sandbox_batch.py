@@ -88,7 +88,7 @@ def run_batch(
                 _write_report(report, outcome, time.monotonic() - started)
             if outcome.done < len(batch):
                 again = ": `--resume` runs the others" if results else ""
-                tell(f"{outcome.done} of {count(len(batch), 'submission')} have a result{again}")
+                tell(f"{outcome.done:,} of {count(len(batch), 'submission')} have a result{again}")
     _tell_end(outcome, time.monotonic() - started, options)
     raise typer.Exit(0 if outcome.numbers[_OK] == len(batch) else 1)
 
@@ -223,7 +223,7 @@ class _Outcome:
     @property
     def text(self) -> str:
         """The numbers in words, such as `2 ok, 1 timeout`."""
-        return ", ".join(f"{number} {name}" for name, number in self.numbers.items() if number)
+        return ", ".join(f"{number:,} {name}" for name, number in self.numbers.items() if number)
 
     def add(self, finished: Finished) -> None:
         reason = str(finished.reason)
@@ -267,7 +267,7 @@ class _Progress:
 
     def __enter__(self) -> Self:
         if self._before and not self._is_quiet:
-            tell(f"{self._before} of {count(self._outcome.total, 'submission')} had a result")
+            tell(f"{self._before:,} of {count(self._outcome.total, 'submission')} had a result")
         self.update()
         return self
 
@@ -285,7 +285,7 @@ class _Progress:
         elif not self._is_quiet and time.monotonic() > self._told_at + _INTERVAL:
             self._told_at = time.monotonic()
             done, total = self._outcome.done, self._outcome.total
-            tell(f"{done} of {count(total, 'submission')} done: {self._outcome.text}")
+            tell(f"{done:,} of {count(total, 'submission')} done: {self._outcome.text}")
 
     def end(self) -> None:
         if self._bar is not None:

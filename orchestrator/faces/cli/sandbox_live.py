@@ -23,7 +23,6 @@ from orchestrator.faces.cli.output.messages import show, show_json, tell
 from orchestrator.faces.cli.output.sink import Sink
 from orchestrator.faces.cli.output.streams import LostOutputError, wait_for_readers
 from orchestrator.faces.cli.sandbox_run import (
-    PATIENCE,
     check_observed,
     exit_as,
     read_input,
@@ -136,7 +135,7 @@ def _print(process: Process, stream: Stream, lost: list[OSError]) -> None:
         while data := process.output(stream, offset, timeout=None):
             offset += len(data)
             sink.write(data)
-            wait_for_readers(PATIENCE)
+            wait_for_readers()
         sink.finish()
     except OSError as error:
         lost.append(error)

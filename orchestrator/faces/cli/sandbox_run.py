@@ -34,8 +34,9 @@ from orchestrator.sandbox.supervision.cancel import Cancel
 TIMEOUT, KILLED = 124, 137
 _LARGEST = 256 * 1024**2
 """Maximum number of bytes of a file, and of the standard input, that a command gets."""
-PATIENCE = 5.0
-"""Seconds that the output waits for its reader, before it takes memory."""
+_BACKLOG = 32 * 1024**2
+"""Bytes of output that wait for their reader in memory, before the command is slowed down."""
+_PATIENCE = 5.0
 
 
 def run_command(
@@ -76,7 +77,7 @@ def run_command(
         },
     )
     cancel = Cancel()
-    output = None if as_json else _Printed(template.limits.log_limit, cancel)
+    output = None if as_json else PrintedOutput(template.limits.log_limit, cancel)
 
     def work() -> Finished:
         with connected(None) as engine:
@@ -197,10 +198,11 @@ def _writing(target: Path) -> Iterator[None]:
         ) from error
 
 
-class _Printed(OutputBuffer):
+class PrintedOutput(OutputBuffer):
     """Output that is printed as it comes, and not kept."""
 
     def __init__(self, limit: int, cancel: Cancel) -> None:
+        """Print at most `limit` bytes, and press `cancel` when nobody reads them."""
         self._sinks = {"stdout": Sink(sys.stdout), "stderr": Sink(sys.stderr)}
         self._printed: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self._cancel = cancel
@@ -225,8 +227,8 @@ class _Printed(OutputBuffer):
             return
         try:
             self._sinks[chunk.stream].write(data)
-            # Whoever waited longer here would not notice the end of the container.
-            wait_for_readers(PATIENCE)
+            # Whoever waited for a slow reader here would not notice the end of the container.
+            wait_for_readers(_PATIENCE, most=_BACKLOG)
         except OSError as error:
             self._lost = LostOutputError(error.errno, error.strerror)
             self._cancel.press(kill=True)

@@ -24,6 +24,7 @@ from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.runs.cleanup.report import CleanupReport
 from orchestrator.runs.cleanup.retention import sole_copies
 from orchestrator.sandbox.deadlines.removal import remove_all
+from orchestrator.sandbox.home import known
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
 
@@ -91,6 +92,8 @@ def find_belongings(
     images = {*engine.labelled_images(RECIPE)}
     if engine.image_id(BASE_IMAGE) is not None:
         images.add(BASE_IMAGE)  # an image of the user that `image build --base` gave this name
+    # protection: live-sandboxes-stay
+    live |= {f"sandbox {home.id}" for home in known()}
     # An image that is built on another one has the other one's labels.
     # protection: images-of-user-stay
     own = {name for name in images if is_own(name)}

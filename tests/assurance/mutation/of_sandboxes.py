@@ -19,6 +19,10 @@ def batches() -> Iterator[Protection]:
         ("tests/faces/cli/test_sandbox.py -k interrupted",),
         ("stopped submissions have no result", Always()),
     )
+    yield from marked(
+        ("tests/runs/cleanup/test_uninstall.py -k live_sandbox",),
+        ("live sandboxes stay", Remove()),
+    )
 
 
 def commands() -> Iterator[Protection]:

@@ -14,7 +14,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from orchestrator.engine.interface.protocol import LogChunk
 from orchestrator.faces.cli.app import run
+from orchestrator.faces.cli.sandbox_run import PrintedOutput
+from orchestrator.sandbox.supervision.cancel import Cancel
 from tests.support.cli import start
 from tests.support.errors import reports
 from tests.support.live import eventually
@@ -361,6 +364,34 @@ def test_command_ends_with_the_reader_of_its_output(tmp_path: Path, homes: Path)
         process.stdout.close()
         assert process.wait(60) == 141
     assert _left(homes) == []
+
+
+@pytest.mark.process
+def test_reader_that_does_not_read_keeps_no_command_alive(tmp_path: Path) -> None:
+    env = {**os.environ, FOLDER: str(tmp_path / "engine")}
+    program = [sys.executable, "-m", "tests.support.local_program", "sandbox", "run"]
+    with subprocess.Popen(
+        [*program, "--output-limit", "8m", "--", "yes"], env=env, cwd=Path(__file__).parents[3],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"output: ")
+        assert len(process.stdout.read()) == 8 * 1024**2
+        assert process.wait() == 137
+
+
+def test_output_that_comes_again_is_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
+    output = PrintedOutput(6, Cancel())
+    output.write(LogChunk(stream="stdout", data=b"ab"))
+    output.write(LogChunk(stream="stderr", data=b"x"))
+    output.restart()
+    for data in (b"a", b"bc", b"d"):
+        output.write(LogChunk(stream="stdout", data=data))
+    output.write(LogChunk(stream="stderr", data=b"xyz"))
+    output.finish()
+    assert capfd.readouterr() == ("abcd", "xy")
+    assert output.truncated
 
 
 @pytest.mark.docker

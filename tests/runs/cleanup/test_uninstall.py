@@ -21,6 +21,7 @@ from orchestrator.repository.repository import Repository
 from orchestrator.runs.cleanup.inventory import Wanted
 from orchestrator.runs.cleanup.remove import cleanup
 from orchestrator.runs.cleanup.uninstall import Belongings, find_belongings, remove_belongings
+from orchestrator.sandbox.live.box import Sandbox
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.live import killed_run, newest
 from tests.support.local_engine import LocalEngine
@@ -214,6 +215,17 @@ def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(machine: Machin
     assert removal.problems == [f"`{BASE_IMAGE}` is in use"]
     assert BASE_IMAGE in machine.shelf
     assert "orchestrator/worker:claude" not in machine.shelf
+
+
+def test_a_live_sandbox_is_found_and_outlives_a_cleanup(repo: Path, machine: Machine) -> None:
+    box = Sandbox.create(engine=machine)
+    try:
+        assert cleanup(repo, engine=machine).leftovers == 0
+        assert find_belongings(machine, [Repository(repo)]).live == (f"sandbox {box.id}",)
+        assert box.run(["true"]).ok
+    finally:
+        box.kill()
+    assert find_belongings(machine, [Repository(repo)]).live == ()
 
 
 def test_a_live_run_is_found(repo: Path, machine: Machine) -> None:

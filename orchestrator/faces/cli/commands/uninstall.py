@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.base.errors import ConfigError, NoRepositoryError
-from orchestrator.base.text.quantities import count
 from orchestrator.base.text.sanitize import one_line
 from orchestrator.engine import load_engine
 from orchestrator.engine.interface.labels import REPOSITORY, RUN
@@ -60,14 +59,15 @@ def uninstall(options: UninstallOptions) -> None:
         found = find_belongings(engine, repositories)
         if found.live and options.yes:
             raise ConfigError(
-                f"{count(len(found.live), 'run')} in progress: {', '.join(found.live[:3])}",
+                f"in progress: {', '.join(found.live[:3])}",
                 key="run.live",
-                hint="stop them in their repositories: `orchestrator stop --all`",
+                hint="stop runs in their repositories by `orchestrator stop --all`, and end "
+                "sandboxes by `orchestrator sandbox rm --all`",
             )
         if options.dry_run:
             _show(found, repositories, verb="would remove")
             for run in found.live:
-                tell(f"in progress, `--yes` would refuse: run {one_line(run)}")
+                tell(f"in progress, `--yes` would refuse: {one_line(run)}")
             for work in found.sole:
                 tell(f"would not remove: {one_line(work, limit=500)}")
             return

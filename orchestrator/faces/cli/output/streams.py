@@ -103,10 +103,10 @@ class Outlet(io.RawIOBase):
         if self.is_needed and any(found & select.POLLERR for _, found in poll.poll(0)):
             raise LostOutputError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    def drain(self, timeout: float | None = None) -> None:
-        """Wait until everything is written, or lost; at most for `timeout` seconds."""
+    def drain(self, timeout: float | None = None, *, most: int = 0) -> None:
+        """Wait until all but `most` bytes are written, or lost; at most for `timeout` seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._pending, timeout)
+            self._changed.wait_for(lambda: not self._pending or self._size <= most, timeout)
 
     def _add(self, piece: bytes) -> None:
         if self._size > self._most:
@@ -197,14 +197,14 @@ def check_readers() -> None:
         outlet.check_reader()
 
 
-def wait_for_readers(seconds: float) -> None:
-    """Wait until what was printed is read, for a limited time.
+def wait_for_readers(timeout: float | None = None, *, most: int = 0) -> None:
+    """Wait until the readers have read all but `most` bytes; at most for `timeout` seconds.
 
     Raises:
         LostOutputError: The output cannot be written, or its reader has closed the pipe.
     """
     for outlet in _outlets():
-        outlet.drain(seconds)
+        outlet.drain(timeout, most=most)
         if outlet.error is not None:
             raise LostOutputError(outlet.error.errno, outlet.error.strerror) from outlet.error
 
