@@ -201,11 +201,13 @@ class Template(Model):
     where the host is a name, an IPv4 address or network. `host.docker.internal` is this machine.
     """
 
-    root: Literal["read-only", "writable"] = "read-only"
+    root: Annotated[
+        Literal["read-only", "writable"], Option(Group.ISOLATION, "read-only|writable")
+    ] = "read-only"
     """Whether commands can change the image's files, of which each sandbox then has its own layer.
     It counts toward the limit on disk and, if the caller is root of the engine's machine, on files.
     """
-    user: Literal["sandbox", "root"] = "sandbox"
+    user: Annotated[Literal["sandbox", "root"], Option(Group.ISOLATION, "sandbox|root")] = "sandbox"
     """User of the commands: an ordinary user of this sandbox, or root with the few capabilities
     that package managers need, which cannot get more. Root needs a writable root. Its `/workspace`
     is in the sandbox's layer and never on this machine, so that no file of root lies here: it has
@@ -215,7 +217,7 @@ class Template(Model):
     @model_validator(mode="after")
     def _usable_root(self) -> Self:
         if self.user == "root" and self.root != "writable":
-            raise ValueError("`user` is `root`, which needs a writable `root`")
+            raise ValueError("with this `user`, `root` must be `writable`")
         return self
 
     @model_validator(mode="after")
