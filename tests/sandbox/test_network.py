@@ -18,6 +18,7 @@ from orchestrator.engine.interface.features import EngineFeatures
 from orchestrator.engine.interface.labels import HOST_ROLE, MANAGED, ROLE, SANDBOX
 from orchestrator.engine.interface.protocol import Leftover
 from orchestrator.sandbox.batch import run_all
+from orchestrator.sandbox.deadlines.reaper import overdue
 from orchestrator.sandbox.live.box import Sandbox
 from orchestrator.sandbox.models import NetworkKind, SandboxLimits, Submission, Template
 from orchestrator.sandbox.network.shared_network import egress_for
@@ -228,8 +229,7 @@ def test_network_stays_for_sandboxes_of_a_dead_client_and_is_removed_after_them(
     found = networks_of(homes, docker_engine)
     box = Sandbox.connect(done.stdout.decode().strip(), engine=docker_engine)
     try:
-        # Longer than the process that removes such networks takes.
-        threading.Event().wait(1.5)
+        assert list(overdue(homes)) == []
         assert tried(box, place, f"{bridge_gateway()}:1") == ["reached", "ConnectionRefusedError"]
     finally:
         box.kill()
