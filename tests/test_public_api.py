@@ -105,17 +105,6 @@ _FOR_PEOPLE = "shows something to a person, or needs a terminal"
 _SET_UP = "sets up or checks the machine or the project, once"
 _SERVER = "serves another program; a Python program uses what the server uses"
 NO_API: dict[str, str] = {
-    "sandbox run": "run_all",
-    "sandbox batch": "run_all",
-    "sandbox create": "Sandbox.create",
-    "sandbox exec": "Sandbox.run",
-    "sandbox cp": "Sandbox",
-    "sandbox ls": "Sandbox.list",
-    "sandbox rm": "Sandbox.kill",
-    "sandbox extend": "Sandbox.extend",
-    "sandbox pause": "Sandbox.pause",
-    "sandbox resume": "Sandbox.resume",
-    "sandbox snapshot": "Sandbox.snapshot",
     **dict.fromkeys(("exec", "shell"), _FOR_PEOPLE),
     **dict.fromkeys(("ui", "mcp"), _SERVER),
     **dict.fromkeys(("init", "doctor", "completion", "setup", "uninstall"), _SET_UP),
