@@ -55,7 +55,7 @@ class Batch:
         self._hashes = array("Q", sorted(self._hash(found.id) for _, found in self._read()))
         if not self._hashes:
             raise ConfigError(f"{name} has no submission", key="batch.empty", hint=_HINT)
-        if twice := {one for one, other in pairwise(self._hashes) if one == other}:
+        if twice := {each for each, other in pairwise(self._hashes) if each == other}:
             raise self._equal_ids(twice)
         self._done = bytearray(len(self._hashes))
 

@@ -258,9 +258,7 @@ def test_sandbox_ends_at_its_time_without_its_client(
     docker_engine: DockerEngine, homes: Path
 ) -> None:
     program = textwrap.dedent("""
-        from orchestrator.sandbox.expire import end
-from orchestrator.sandbox.live.box import Sandbox
-from orchestrator.sandbox.live.files import Files
+        from orchestrator.sandbox.live.box import Sandbox
         box = Sandbox.create(ttl=6)
         print(box.id, flush=True)
         box.start(["sleep", "300"])

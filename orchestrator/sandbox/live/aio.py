@@ -5,16 +5,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from orchestrator.engine.interface.protocol import ContainerEngine
 from orchestrator.sandbox.batch import run_all
-from orchestrator.sandbox.live.box import Sandbox
+from orchestrator.sandbox.live.box import CommandOptions, Sandbox
 from orchestrator.sandbox.live.files import Files
 from orchestrator.sandbox.live.process import Process
 from orchestrator.sandbox.models import (
     DEFAULT_TTL,
-    WORKSPACE,
     Finished,
     SandboxInfo,
     Submission,
@@ -155,18 +154,10 @@ class AsyncSandbox(_Twin):
         command: Sequence[str],
         *,
         stdin: bytes | None = None,
-        cwd: str = WORKSPACE,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        timeout: float | None = None,
-        idle_timeout: float = 0.0,
-        output_limit: int | str | None = None,
+        **options: Unpack[CommandOptions],
     ) -> Finished:
         """See `Sandbox.run`. If the call is cancelled, the command ends."""
-        start = partial(
-            self._blocking.start, command, stdin=stdin is not None, cwd=cwd, env=env, user=user,
-            timeout=timeout, idle_timeout=idle_timeout, output_limit=output_limit,
-        )  # fmt: skip
+        start = partial(self._blocking.start, command, stdin=stdin is not None, **options)
         process = await _call(start)
         try:
             return await _call(partial(process.finish, stdin))
@@ -175,22 +166,10 @@ class AsyncSandbox(_Twin):
             raise
 
     async def start(
-        self,
-        command: Sequence[str],
-        *,
-        stdin: bool = True,
-        cwd: str = WORKSPACE,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        timeout: float | None = None,
-        idle_timeout: float = 0.0,
-        output_limit: int | str | None = None,
+        self, command: Sequence[str], *, stdin: bool = True, **options: Unpack[CommandOptions]
     ) -> AsyncProcess:
         """See `Sandbox.start`."""
-        start = partial(
-            self._blocking.start, command, stdin=stdin, cwd=cwd, env=env, user=user,
-            timeout=timeout, idle_timeout=idle_timeout, output_limit=output_limit,
-        )  # fmt: skip
+        start = partial(self._blocking.start, command, stdin=stdin, **options)
         return AsyncProcess(await _call(start))
 
 

@@ -5,8 +5,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from orchestrator.base.errors import (
     ConfigError,
@@ -19,6 +20,7 @@ from orchestrator.base.machine import uptime
 from orchestrator.base.results import Reason
 from orchestrator.config.settings.values import Model, parse_size
 from orchestrator.engine import shared_engine
+from orchestrator.engine.interface.counters import Counters
 from orchestrator.engine.interface.protocol import Container, ContainerEngine
 from orchestrator.engine.places.place import Start
 from orchestrator.sandbox.deadlines.removal import remove_all
@@ -63,6 +65,27 @@ _KILLED = 137
 """Exit code of a command that SIGKILL ended."""
 _PEAK = "the kernel keeps one peak of memory for all commands of a sandbox"
 _NEITHER = "the kernel counts the commands of a sandbox together, and others ran beside this one"
+
+
+class CommandOptions(TypedDict, total=False):
+    """How a command runs in a sandbox; what is left out or None has its default."""
+
+    cwd: str | None
+    """Working directory. Default: `/workspace`."""
+    env: Mapping[str, str] | None
+    """Variables in addition to those of the template."""
+    user: str | None
+    """User as `UID` or `UID:GID`. Default: the sandbox's."""
+    timeout: float | None
+    """Seconds after which the command is stopped with all that it started, even if this process has
+    died. Default: the sandbox's time to live.
+    """
+    idle_timeout: float
+    """Seconds without output after which the command is stopped. Default: no limit."""
+    output_limit: int | str | None
+    """Bytes of output, such as `1m`; more of it stops the command. Default: the limit of the
+    template.
+    """
 
 
 class _About(Model):
@@ -281,69 +304,39 @@ class Sandbox:
         command: Sequence[str],
         *,
         stdin: bytes | None = None,
-        cwd: str = WORKSPACE,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        timeout: float | None = None,
-        idle_timeout: float = 0.0,
-        output_limit: int | str | None = None,
+        **options: Unpack[CommandOptions],
     ) -> Finished:
         """Run a command to its end, and return how it ended.
 
         Args:
             command: The command and its arguments; no shell interprets them.
             stdin: Its input. Default: none.
-            cwd: Its working directory.
-            env: Variables in addition to those of the template.
-            user: Its user as `UID` or `UID:GID`. Default: the sandbox's.
-            timeout: Seconds after which it is stopped with all that it started, even if this
-                process has died. Default: the sandbox's time to live.
-            idle_timeout: Seconds without output after which it is stopped; 0: no limit.
-            output_limit: Bytes of output, such as `1m`; more of it stops the command. Default: the
-                limit of the template.
+            options: See `CommandOptions`.
 
         Raises:
             NotRunningError: The sandbox has ended.
+            ConfigError: An option is wrong.
             EngineError: The engine does not answer.
         """
-        process = self.start(
-            command, stdin=stdin is not None, cwd=cwd, env=env, user=user, timeout=timeout,
-            idle_timeout=idle_timeout, output_limit=output_limit,
-        )  # fmt: skip
-        return process.finish(stdin)
+        return self.start(command, stdin=stdin is not None, **options).finish(stdin)
 
     def start(
-        self,
-        command: Sequence[str],
-        *,
-        stdin: bool = True,
-        cwd: str = WORKSPACE,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        timeout: float | None = None,
-        idle_timeout: float = 0.0,
-        output_limit: int | str | None = None,
+        self, command: Sequence[str], *, stdin: bool = True, **options: Unpack[CommandOptions]
     ) -> Process:
         """Start a command and return it while it runs.
 
         Args:
-            command: See `run`, also for the other arguments.
+            command: The command and its arguments; no shell interprets them.
             stdin: Whether it has input, which `Process.write` sends.
-            cwd: Its working directory.
-            env: Variables.
-            user: Its user.
-            timeout: Seconds after which it is stopped.
-            idle_timeout: Seconds without output after which it is stopped.
-            output_limit: Bytes of output.
+            options: See `CommandOptions`.
 
         Raises:
             NotRunningError: The sandbox has ended.
+            ConfigError: An option is wrong.
             EngineError: The engine does not answer.
         """
-        limits = self._about.template.limits
-        limit = limits.log_limit if output_limit is None else parse_size(output_limit)
-        if not isinstance(limit, int) or limit < 1:
-            raise ConfigError(f"no size: {output_limit!r}", key="sandbox.size")
+        limits, user = self._about.template.limits, options.get("user")
+        limit = _size(options.get("output_limit") or limits.log_limit)
         if self._ended is not None:
             raise NotRunningError("the sandbox has ended", key="sandbox.ended")
         # Files of root in a directory of this machine could make anybody root here.
@@ -363,9 +356,10 @@ class Sandbox:
         try:
             before = self._container.counted()
             inner = self._engine.enter(
-                self._container.id, tuple(command),
-                env={**self._about.template.env, **(env or {})}, stdin=stdin, user=user, cwd=cwd,
-                timeout=timeout, grace=limits.grace,
+                self._container.id, tuple(command), stdin=stdin, user=user,
+                env={**self._about.template.env, **(options.get("env") or {})},
+                cwd=options.get("cwd") or WORKSPACE, timeout=options.get("timeout"),
+                grace=limits.grace,
             )  # fmt: skip
         except BaseException:
             with self._lock:
@@ -376,29 +370,41 @@ class Sandbox:
                 self._starting -= 1
                 self._lock.notify_all()
 
-        def fate(code: int | None, stopped: EndReason | None) -> Finished:
-            after = self._container.counted()
-            with self._lock:
-                self._running -= 1
-                alone = self._overlaps == overlaps
-            reason, message = stopped or EndReason.EXITED, None
-            killed = (after.memory_kills or 0) > (before.memory_kills or 0)
-            if stopped is None and (code is None or (code == _KILLED and not self._lives())):
-                reason, message = self._end()
-            elif stopped is None and code == _KILLED and killed:
-                reason, message = EndReason.OOM, "killed at the limit of memory"
-            spent = None
-            if alone and after.cpu_time is not None and before.cpu_time is not None:
-                spent = after.cpu_time - before.cpu_time
-            return Finished(
-                exit_code=code,
-                reason=reason,
-                message=message,
-                cpu_time=spent,
-                uncounted=_NEITHER if spent is None else _PEAK,
-            )
-
+        fate = partial(self._fate, before, overlaps)
+        idle_timeout = options.get("idle_timeout", 0.0)
         return Process(inner, output_limit=limit, idle_timeout=idle_timeout, fate=fate)
+
+    def _fate(
+        self, before: Counters, overlaps: int, code: int | None, stopped: EndReason | None
+    ) -> Finished:
+        """Return the result, without output, of a command that has ended.
+
+        Args:
+            before: What the kernel had counted before the command.
+            overlaps: Number of overlaps of commands before it.
+            code: Its exit code; None if the container ended first.
+            stopped: Why the command was stopped; None if it was not.
+        """
+        after = self._container.counted()
+        with self._lock:
+            self._running -= 1
+            alone = self._overlaps == overlaps
+        reason, message = stopped or EndReason.EXITED, None
+        killed = (after.memory_kills or 0) > (before.memory_kills or 0)
+        if stopped is None and (code is None or (code == _KILLED and not self._lives())):
+            reason, message = self._end()
+        elif stopped is None and code == _KILLED and killed:
+            reason, message = EndReason.OOM, "killed at the limit of memory"
+        spent = None
+        if alone and after.cpu_time is not None and before.cpu_time is not None:
+            spent = after.cpu_time - before.cpu_time
+        return Finished(
+            exit_code=code,
+            reason=reason,
+            message=message,
+            cpu_time=spent,
+            uncounted=_NEITHER if spent is None else _PEAK,
+        )
 
     def expose(self, port: int, *, at: int = 0) -> str:
         """Let a port of this machine lead to a port of the sandbox; return it as `127.0.0.1:PORT`.
@@ -547,3 +553,13 @@ class Sandbox:
 
 def _write_end(home: Home, seconds: float) -> None:
     home.write_control(_ENDS, f"{uptime() + seconds + _LATE:.0f}\n".encode())
+
+
+def _size(limit: int | str) -> int:
+    try:
+        found = parse_size(limit)
+    except ValueError as error:
+        raise ConfigError(str(error), key="sandbox.size") from error
+    if not isinstance(found, int) or found < 1:
+        raise ConfigError(f"not a number of bytes: {limit!r}", key="sandbox.size")
+    return found
