@@ -54,26 +54,27 @@ LIMITS: Mapping[str, Limit] = {
     "rooms": Limit(12, 12),
     "entries of a room, most": Limit(12, 12),
     "floors of rooms": Limit(8, 8),
-    "longest import chain": Limit(17, 14),
+    "longest import chain": Limit(16, 14),
     "function lines, median": Limit(9, 9),
-    "function lines, 90th percentile": Limit(24, 22),
+    "function lines, 90th percentile": Limit(25, 22),
     "function lines, longest": Limit(72, 72),
-    "files over 400 lines": Limit(12, 0),
-    "functions with 6 or more parameters": Limit(10, 8),
-    "functions with travelling parameters": Limit(7, 7),
+    "files over 400 lines": Limit(11, 0),
+    "functions with 6 or more parameters": Limit(23, 8),
+    "functions with travelling parameters": Limit(8, 7),
     "public names per module, median": Limit(3, 3),
-    "public names per module, 90th percentile": Limit(11, 11),
+    "public names per module, 90th percentile": Limit(10, 11),
     "public names per module, most": Limit(40, 40),
     "docstrings with a vague verb, percent": Limit(2, 2),
     # Places with volumes (`engine/in_place` and what uses it) came on top of what existed; then
     # answers of API servers, forges and proxies that were not expected; then proofs per test, ways
-    # of git to start programs, and readers of files that other tools write.
-    "lines": Limit(98_400, 70_000),
-    "lines of docstrings, percent": Limit(14, 13),
-    "modules": Limit(636, 440),
+    # of git to start programs, and readers of files that other tools write; then sandboxes that
+    # need no repository, with their command line, and commands in containers that end for sure.
+    "lines": Limit(104_000, 70_000),
+    "lines of docstrings, percent": Limit(14.3, 13),
+    "modules": Limit(662, 440),
     "lines per function": Limit(18.2, 20),
-    "private functions with one caller, percent": Limit(22.1, 20),
-    "function names that begin with a participle, percent": Limit(2.6, 2.5),
+    "private functions with one caller, percent": Limit(20.9, 20),
+    "function names that begin with a participle, percent": Limit(2.7, 2.5),
     "variables named `one`": Limit(0, 0),
 }
 AT_LEAST = frozenset({"lines per function"})

@@ -33,12 +33,13 @@ PARTS: dict[str, tuple[str, ...]] = {
     "broker": ("bench_broker.py", "--rounds", "3"),
     "conflicts": ("bench_conflicts.py", "--rounds", "3"),
     "transfer": ("bench_transfer.py", "--rounds", "3"),
+    "sandbox": ("bench_sandbox.py", "--many", "1000", "--rounds", "5"),
     "peers": ("bench_peers.py", "--rounds", "3"),
 }
 MINUTES = {
     "trivial": 4.0, "turns": 0.5, "tasks": 6.0, "history": 2.5, "worktrees": 3.0, "start": 0.3,
     "growth": 2.5, "logs": 1.5, "gateway": 1.0, "broker": 1.0, "conflicts": 0.3, "peers": 7.0,
-    "transfer": 6.0,
+    "transfer": 6.0, "sandbox": 12.0,
 }  # fmt: skip
 """Duration of each part on an idle machine with two processors."""
 ON_REQUEST = frozenset({"peers"})
