@@ -65,6 +65,18 @@ COMMANDS: Mapping[str, Command] = {
     "spec schema": Command(("spec", "schema")),
     "run": Command(("run", "flow.yaml"), done=_ran),
     "run-one": Command(("run-one", *SHELL, "exit 3"), 1, done=_ran),
+    "sandbox run": Command(("sandbox", "run", "--", "echo", "x"), ends_with_reader=True),
+    "sandbox batch": Command(("sandbox", "batch", "batch.ndjson", "--results", "out/r"),
+                             done=lambda repo: (repo / "out" / "r").stat().st_size > 0),
+    "sandbox create": Command(("sandbox", "create"), 7, has_engine=False),
+    "sandbox exec": Command(("sandbox", "exec", "0" * 12, "--", "true"), 3),
+    "sandbox cp": Command(("sandbox", "cp", "flow.yaml", "0" * 12 + ":x"), 3),
+    "sandbox ls": Command(("sandbox", "ls", "--json")),
+    "sandbox pause": Command(("sandbox", "pause", "0" * 12), 3),
+    "sandbox resume": Command(("sandbox", "resume", "0" * 12), 3),
+    "sandbox snapshot": Command(("sandbox", "snapshot", "0" * 12), 3),
+    "sandbox extend": Command(("sandbox", "extend", "0" * 12, "60"), 3),
+    "sandbox rm": Command(("sandbox", "rm", "0" * 12), 3),
     "ls": Command(("ls",)),
     "watch": Command(("watch",)),
     "report": Command(("report", "--report", "junit", "--report", "out/r.json"),
@@ -183,6 +195,7 @@ class Place:
         self._folder = folder
         make_repository(self.repo)
         (self.repo / "flow.yaml").write_text(WORKFLOW)
+        (self.repo / "batch.ndjson").write_text('{"id": "a", "command": ["echo", "x"]}\n')
         (self.repo / "valid.yaml").write_text("parallel_runs:\n  max_workers: 4\n")
         git(self.repo, "add", "-A")
         git(self.repo, "commit", "-qm", "files")
