@@ -68,7 +68,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "The directory is in the user's state directory, and no sandbox sees it.": {
         "sandbox/deadlines/reaper.py": "main",
         "sandbox/home.py": "_ensure_reaper",
-        "sandbox/live/snapshots.py": "take",
+        "sandbox/live/snapshots.py": "remove take",
         "sandbox/live/exposed.py": "ExposedPorts._start",
     },
     "The directory was created for it.": {

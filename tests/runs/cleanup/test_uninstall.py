@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 
@@ -151,7 +150,7 @@ def test_work_that_exists_nowhere_else_is_kept_until_it_is_purged(
     if kind == "no worktree":
         git(repo, "worktree", "remove", "--force", worker.worktree_path)
         git(repo, "branch", "-qD", worker.branch)
-    monkeypatch.setattr(command, "own_engine", lambda: nullcontext(machine))
+    monkeypatch.setattr(command, "load_engine", lambda _: machine)
     monkeypatch.chdir(repo)
     place = state if is_refused else state / only.split("/")[0]
 
