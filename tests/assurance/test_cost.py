@@ -22,7 +22,7 @@ def test_imports_decide_whether_a_file_starts_processes(tmp_path: Path) -> None:
 
 
 def test_only_files_about_a_package_may_be_fast() -> None:
-    assert cost.may_be_fast(TESTS / "scheduling" / "test_budget.py")
+    assert cost.may_be_fast(TESTS / "runs" / "scheduling" / "test_budget.py")
     assert not cost.may_be_fast(TESTS / "docs" / "test_pages.py")
     assert not cost.may_be_fast(TESTS / "runs" / "test_runner.py")
 
