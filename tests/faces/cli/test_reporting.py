@@ -9,7 +9,7 @@ import pytest
 from orchestrator.base.errors import EngineUnavailableError
 from orchestrator.base.results import RunResult
 from orchestrator.config.settings.run import ParallelConfig
-from orchestrator.faces.cli import new_run
+from orchestrator.faces.cli import task_run
 from orchestrator.faces.cli.app import run
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.ci_parsers import HOSTILE_LINES, GitHubRunner, gitlab_sections
@@ -30,7 +30,7 @@ def _there(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatc
         return ParallelRunner(config, engine=local_engine, **rest)  # type: ignore[arg-type]
 
     monkeypatch.chdir(repo)
-    monkeypatch.setattr(new_run, "ParallelRunner", runner)
+    monkeypatch.setattr(task_run, "ParallelRunner", runner)
 
 
 def test_reports_are_written_at_the_end_of_a_run(tmp_path: Path, capsys) -> None:
@@ -105,7 +105,7 @@ def test_report_is_written_if_the_engine_fails(
     def runner(config: ParallelConfig, **rest: object) -> Failing:
         return Failing(config, engine=local_engine, **rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(new_run, "ParallelRunner", runner)
+    monkeypatch.setattr(task_run, "ParallelRunner", runner)
     path = tmp_path / "a.xml"
     assert run(["parallel", *SHELL, "true", f"--report={path}"]) == 7
     assert len(gitlab_cases(path.read_text())) == 2

@@ -26,7 +26,7 @@ def test_every_state_has_a_sentence_of_its_own() -> None:
 @pytest.fixture
 def _there(repo: Path, monkeypatch: pytest.MonkeyPatch, local_engine: LocalEngine) -> None:
     monkeypatch.chdir(repo)
-    for place in ("engine", "cli.commands.cleanup"):
+    for place in ("engine", "faces.cli.commands.cleanup"):
         monkeypatch.setattr(f"orchestrator.{place}.load_engine", lambda *_: Closing(local_engine))
 
 

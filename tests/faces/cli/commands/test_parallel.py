@@ -12,7 +12,7 @@ from orchestrator.base.errors import ImageNotFoundError
 from orchestrator.base.events import Notice
 from orchestrator.config.settings.container import Isolation, Limits
 from orchestrator.config.settings.run import ParallelConfig
-from orchestrator.faces.cli import new_run as command
+from orchestrator.faces.cli import task_run as command
 from orchestrator.faces.cli.app import run
 from orchestrator.faces.cli.signals import Interruption
 from tests.support.errors import reports

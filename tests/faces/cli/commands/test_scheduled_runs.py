@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.base.results import Timings
-from orchestrator.faces.cli import new_run, when_busy, workflow_run
+from orchestrator.faces.cli import task_run, when_busy, workflow_run
 from orchestrator.faces.cli.app import run
 from orchestrator.faces.cli.run_options import RunOptions
 from orchestrator.repository.repository import Repository
@@ -34,7 +34,7 @@ def runner(monkeypatch, result):
         def cancel(self, *, kill: bool = False) -> None:
             pass
 
-    for module in (new_run, workflow_run):
+    for module in (task_run, workflow_run):
         monkeypatch.setattr(module, "ParallelRunner", Runner)
     return Runner
 
