@@ -86,7 +86,7 @@ class Closing:
 @pytest.fixture(autouse=True)
 def _there(repo: Path, monkeypatch: pytest.MonkeyPatch, local_engine: LocalEngine) -> None:
     monkeypatch.chdir(repo)
-    for place in ("engine", "cli.commands.cleanup"):
+    for place in ("engine", "faces.cli.commands.cleanup"):
         monkeypatch.setattr(f"orchestrator.{place}.load_engine", lambda *_: Closing(local_engine))
 
 
