@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,10 @@ elif "list" in words:
 else:
     print("https://forge.example/" + name + "/7")
 """
+
+
+PYTHON = shutil.which("python3", path="/usr/bin") or sys.executable
+"""A Python that every user can start; that of the tests may be in root's home."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def install_forges(place: Path, monkeypatch: pytest.MonkeyPatch, *names: str) ->
     place.mkdir()
     for name in names:
         program = place / name
-        program.write_text(_PROGRAM.format(python=sys.executable, place=str(place)))
+        program.write_text(_PROGRAM.format(python=PYTHON, place=str(place)))
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
     return Forges(place)

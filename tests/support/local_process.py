@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -104,6 +105,9 @@ class LocalProcess:
         for pipe in self._streams:
             os.close(pipe)
         self._streams = {}
+        if self._process.poll() is None:
+            # Whoever ends it is not here, and nobody else waits for it.
+            threading.Thread(target=self._process.wait, daemon=True).start()
 
     def kill(self) -> None:
         """Kill the command, as the end of its container does."""
