@@ -116,7 +116,7 @@ def run_one(
         )
     limits = template.limits
     seconds = submission.timeout + limits.grace + _LATE
-    home = Home.create(engine=engine.name, address="", seconds=seconds, owned=True)
+    home = Home.create(engine=engine.name, seconds=seconds, owned=True)
     network: SharedNetwork | None = None
     egress: Egress | None = None
     try:

@@ -20,11 +20,11 @@ def end(names: Sequence[str]) -> int:
     due = set(overdue(sandboxes())).intersection(names)
     for home in (Home(sandboxes() / name) for name in names if name in due):
         try:
-            lease = json.loads((home.path / LEASE).read_text())
+            name = json.loads((home.path / LEASE).read_text())["engine"]
         except (OSError, ValueError):
-            lease = {"engine": "docker", "address": ""}
+            name = "docker"
         try:
-            engine = load_engine(lease["engine"], lease["address"])
+            engine = load_engine(name)
             try:
                 stuck = remove_all(engine, engine.leftovers(home.all_labels))
             finally:

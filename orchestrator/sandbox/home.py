@@ -24,6 +24,7 @@ from orchestrator.base.files.user_state import state_home
 from orchestrator.base.machine import boot_id, process_mark, uptime
 from orchestrator.engine.interface.labels import MANAGED, ROLE, SANDBOX
 from orchestrator.sandbox.deadlines import reaper
+from orchestrator.sandbox.deadlines.dead_man_switch import environment
 
 _READY = "ready"
 _OWN_USERS = 30_000
@@ -44,14 +45,11 @@ class Home:
     path: Path
 
     @classmethod
-    def create(
-        cls, *, engine: str, address: str, seconds: float, owned: bool, about: str = ""
-    ) -> "Home":
+    def create(cls, *, engine: str, seconds: float, owned: bool, about: str = "") -> "Home":
         """Create the directory of a new sandbox.
 
         Args:
-            engine: Name of the engine's entry point.
-            address: Where another process reaches the engine; empty for the usual address.
+            engine: Name of the engine's entry point. Other processes reach it as this one does.
             seconds: Time until the sandbox must be gone.
             owned: Whether the sandbox ends with this process.
             about: Text about the sandbox, for other processes.
@@ -67,7 +65,7 @@ class Home:
             home._write({
                 "boot": boot_id() or "", "ends": str(uptime() + seconds), "network": "",
                 "owner": process_mark() if owned else "",
-                "engine": engine, "address": address, "about": about,
+                "engine": engine, "about": about,
             })  # fmt: skip
             # protection: reaper-runs-before-sandbox
             _ensure_reaper(parent)
@@ -192,7 +190,7 @@ def _ensure_reaper(parent: Path) -> None:
             [sys.executable, "-I", "-S", reaper.__file__, str(parent), str(lock.fileno())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
             pass_fds=[lock.fileno()], start_new_session=True,
-            env=reaper.environment(os.environ),
+            env=environment(os.environ),
         ).wait()  # fmt: skip
 
 

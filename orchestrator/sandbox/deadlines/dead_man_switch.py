@@ -30,7 +30,7 @@ start.
 LOG = "deadman.log"
 _KEPT = frozenset({
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "XDG_RUNTIME_DIR",
-    "SSH_AUTH_SOCK", "CONTAINER_HOST", "KUBECONFIG",
+    "XDG_STATE_HOME", "SSH_AUTH_SOCK", "CONTAINER_HOST", "KUBECONFIG",
 })  # fmt: skip
 _KEPT_ENDS = ("_proxy", "_PROXY")
 
@@ -182,12 +182,12 @@ def _launch(source: int, run: Path, engine: Sequence[str]) -> "subprocess.Popen[
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        env=_environment(os.environ),
+        env=environment(os.environ),
         start_new_session=True,
     )
 
 
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the engine may need, without secrets and CI systems' variables."""
     package = str(Path(dead_man_process.__file__).parents[3])
     paths = [package, *filter(None, [environ.get("PYTHONPATH")])]

@@ -25,24 +25,10 @@ _AGAIN = 10.0
 _NEW = 5.0
 """Seconds after which a directory without a lease counts as left behind."""
 _LARGEST_LOG = 1024**2
-_KEPT = frozenset({
-    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "XDG_RUNTIME_DIR",
-    "XDG_STATE_HOME", "SSH_AUTH_SOCK", "CONTAINER_HOST", "KUBECONFIG", "PYTHONPATH",
-})  # fmt: skip
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that reaching the engine may need, without the user's secrets."""
-    ends = ("_proxy", "_PROXY")
-    return {
-        name: value for name, value in environ.items()
-        if name in _KEPT or name.startswith("DOCKER_") or name.endswith(ends)
-    }  # fmt: skip
-
-
-def is_over(lease: Mapping[str, str]) -> bool:
+def _is_over(lease: Mapping[str, str], boot: str) -> bool:
     """Return whether a sandbox must end: by its time, or because its owner or the boot is gone."""
-    boot = _text(Path("/proc/sys/kernel/random/boot_id"))
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     if (boot and boot != lease["boot"]) or time.clock_gettime(clock) >= float(lease["ends"]):
         return True
@@ -86,9 +72,10 @@ def overdue(parent: Path) -> Iterator[str]:
     # A network outlives its process if a sandbox does that is in it.
     # protection: network-of-living-sandbox-stays
     used = {lease.get("network") for lease in leases.values()}
+    boot = _text(Path("/proc/sys/kernel/random/boot_id"))
     for name, lease in leases.items():
         with suppress(LookupError, ValueError):
-            if name not in used and is_over(lease):
+            if name not in used and _is_over(lease, boot):
                 yield name
 
 
@@ -107,11 +94,8 @@ def watch(parent: Path, lock: int) -> None:
             if due:
                 tried = {name: at for name, at in tried.items() if at > now}
                 tried |= dict.fromkeys(due, now + _AGAIN)
-                package = str(Path(__file__).parents[3])
-                paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
                 command = [sys.executable, "-P", "-m", "orchestrator.sandbox.expire", *due]
-                env = {**os.environ, "PYTHONPATH": paths}
-                running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env=env))
+                running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
         if now - seen > _LINGER or not parent.is_dir():
             # Whoever creates a sandbox from now on starts a new process.
             fcntl.flock(lock, fcntl.LOCK_UN)

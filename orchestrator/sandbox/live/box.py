@@ -206,7 +206,7 @@ class Sandbox:
             found = undo.enter_context(shared_engine(engine))
             egress = check(template, found)
             home = Home.create(
-                engine=found.name, address="", seconds=ttl, owned=owned,
+                engine=found.name, seconds=ttl, owned=owned,
                 about=about.model_dump_json(),
             )  # fmt: skip
             network = "none"

@@ -48,13 +48,8 @@ done"""
 _MOVE = '[ -e "$1" ] || [ -h "$1" ] || exit 41; [ -d "$2" ] && exit 42; exec mv -f -- "$1" "$2"'
 _PACK = '[ -e "$1" ] || exit 41; [ -d "$1" ] || exit 44; cd -- "$1" && exec tar -cf - .'
 _UNPACK = 'mkdir -p -- "$1" && cd -- "$1" && exec tar -xf -'
-_PROBLEMS: dict[int, type[OSError]] = {
-    41: FileNotFoundError,
-    42: IsADirectoryError,
-    43: OSError,
-    44: NotADirectoryError,
-}
 _NUMBERS = {41: errno.ENOENT, 42: errno.EISDIR, 43: errno.EINVAL, 44: errno.ENOTDIR}
+"""Numbers of errors by the exit codes of these scripts; Python knows the class of each number."""
 
 
 class FileInfo(Model):
@@ -270,9 +265,9 @@ def _checked(done: Finished, path: str) -> Finished:
         OSError: It did not.
         EngineError: Its container ended first.
     """
-    if done.exit_code in _PROBLEMS:
+    if done.exit_code in _NUMBERS:
         number = _NUMBERS[done.exit_code]
-        raise _PROBLEMS[done.exit_code](number, os.strerror(number), path)
+        raise OSError(number, os.strerror(number), path)
     if done.ok:
         return done
     said = one_line(done.stderr.decode("utf-8", "replace"), limit=200)

@@ -126,7 +126,7 @@ class SharedNetwork:
                 home.remove()
 
     def _create(self) -> tuple[Home, str]:
-        home = Home.create(engine=self._engine.name, address="", seconds=math.inf, owned=True)
+        home = Home.create(engine=self._engine.name, seconds=math.inf, owned=True)
         name = f"orchestrator-sandboxes-{home.id}"
         labels = {**home.all_labels, ROLE: NETWORK_ROLE}
         try:
