@@ -11,10 +11,9 @@ from orchestrator.base.files.change_owner import change_owner
 from orchestrator.base.files.safe_open import read_below
 from orchestrator.engine import connected
 from orchestrator.engine.interface.protocol import ContainerEngine
-from orchestrator.engine.interface.spec import Egress
 from orchestrator.engine.places.place import Start
 from orchestrator.sandbox.home import Home
-from orchestrator.sandbox.layout import CONTROL, HOME, STEP, check, place_of
+from orchestrator.sandbox.layout import CONTROL, HOME, STEP, Maker, check, place_of
 from orchestrator.sandbox.models import REASONS, EndReason, Finished, Submission, Template
 from orchestrator.sandbox.network.shared_network import SharedNetwork
 from orchestrator.sandbox.output_buffer import OutputBuffer
@@ -64,10 +63,10 @@ def run_all(
     template, cancel = template or Template(), cancel or Cancel()
     waiting, running = iter(submissions), set[Future[Finished]]()
     with connected(engine) as found, ExitStack() as stack:
-        egress = check(template, found)
-        if egress is not None:
+        maker = check(template, found)
+        if maker.egress is not None:
             # The network stays when no sandbox is in it for a moment.
-            network = SharedNetwork.of(found, egress)
+            network = SharedNetwork.of(found, maker.egress)
             network.join(cancel)
             stack.callback(network.leave, cancel)
         pool = ThreadPoolExecutor(at_once, thread_name_prefix="sandbox")
@@ -79,7 +78,7 @@ def run_all(
                 submission = next(waiting, None)
                 if submission is None:
                     break
-                running.add(pool.submit(run_one, submission, template, found, cancel))
+                running.add(pool.submit(run_one, submission, maker, cancel))
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -89,8 +88,7 @@ def run_all(
 
 def run_one(
     submission: Submission,
-    template: Template,
-    engine: ContainerEngine,
+    maker: Maker,
     cancel: Cancel,
     output: OutputBuffer | None = None,
 ) -> Finished:
@@ -100,8 +98,7 @@ def run_one(
 
     Args:
         submission: What to run.
-        template: How the sandbox is made.
-        engine: The engine.
+        maker: What makes the sandbox.
         cancel: Request to stop the command.
         output: Receives the output. Default: a new buffer.
 
@@ -110,6 +107,7 @@ def run_one(
         EngineError: The container could not be created.
         ConfigError: The state of sandboxes cannot be written.
     """
+    template, engine = maker.template, maker.engine
     if submission.out and template.user == "root":
         raise UnsupportedError(
             "submissions to sandboxes of the user root return no files", key="sandbox.root-out"
@@ -118,13 +116,10 @@ def run_one(
     seconds = submission.timeout + limits.grace + _LATE
     home = Home.create(engine=engine.name, seconds=seconds, owned=True)
     network: SharedNetwork | None = None
-    egress: Egress | None = None
     try:
-        if template.network != "none":
-            egress = check(template, engine)
-        if egress is not None:
-            network = SharedNetwork.of(engine, egress)
-        place, command = place_of(home, template, engine, egress=egress), submission.command
+        if maker.egress is not None:
+            network = SharedNetwork.of(engine, maker.egress)
+        place, command = place_of(home, maker), submission.command
         if template.user != "root":
             _write(home, home.workspace, submission.files)
         elif submission.files:

@@ -1,5 +1,7 @@
 """The container of a sandbox: its files, its user, its limits, what it may reach."""
 
+from dataclasses import dataclass
+
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.interface.protocol import ContainerEngine
 from orchestrator.engine.interface.spec import BindMount, ContainerSpec, Egress, TmpfsMount
@@ -20,8 +22,18 @@ _OF_ROOT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETU
 """Capabilities that package managers need, and the one to end the commands of other users."""
 
 
-def check(template: Template, engine: ContainerEngine) -> Egress | None:
-    """Check that an engine can make sandboxes; return what they may reach, None for nothing.
+@dataclass(frozen=True)
+class Maker:
+    """What makes the sandboxes of one template on one engine."""
+
+    template: Template
+    engine: ContainerEngine
+    egress: Egress | None = None
+    """What the sandboxes may reach; None for nothing."""
+
+
+def check(template: Template, engine: ContainerEngine) -> Maker:
+    """Check that an engine can make sandboxes, and find out what they may reach.
 
     Raises:
         ImageNotFoundError: The engine lacks an image.
@@ -31,28 +43,21 @@ def check(template: Template, engine: ContainerEngine) -> Egress | None:
     """
     ours = () if template.network == "none" else (BASE_IMAGE,)
     features = engine.check(images=(template.image, *ours), runtime=template.runtime)
-    return egress_for(
+    egress = egress_for(
         template.network, template.allow, engine=engine, features=features, runtime=template.runtime
     )
+    return Maker(template, engine, egress)
 
 
-def place_of(
-    home: Home,
-    template: Template,
-    engine: ContainerEngine,
-    *,
-    egress: Egress | None = None,
-    spare_pids: int = 0,
-) -> Place:
+def place_of(home: Home, maker: Maker, *, spare_pids: int = 0) -> Place:
     """Return the place of a sandbox, in which nothing was created yet.
 
     Args:
         home: The directory of the sandbox.
-        template: How it is made.
-        engine: The engine.
-        egress: What it may reach, if it has a network.
+        maker: What makes it.
         spare_pids: Processes in addition to those that the limit is for.
     """
+    template = maker.template
     limits, seen_by = template.limits, frozenset({STEP})
     workspace = BindMount(source=home.workspace, target=WORKSPACE, read_only=False)
     control = BindMount(source=home.control, target=CONTROL, read_only=True)
@@ -77,12 +82,12 @@ def place_of(
         pids=limits.pids + spare_pids,
         open_files=limits.open_files,
         runtime=template.runtime,
-        egress=egress,
+        egress=maker.egress,
         read_only=template.root == "read-only",
         capabilities=_OF_ROOT if is_root else (),
     )
     return HostPlace(
-        engine,
+        maker.engine,
         PlaceSpec(
             name=spec.name,
             labels=home.labels,

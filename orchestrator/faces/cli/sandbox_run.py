@@ -81,8 +81,7 @@ def run_command(
 
     def work() -> Finished:
         with connected(None) as engine:
-            check(template, engine)
-            return run_one(submission, template, engine, cancel, output)
+            return run_one(submission, check(template, engine), cancel, output)
 
     finished = run_interruptibly(work, lambda again: cancel.press(kill=again))
     if output is not None:

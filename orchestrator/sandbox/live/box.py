@@ -25,7 +25,7 @@ from orchestrator.engine.interface.protocol import Container, ContainerEngine
 from orchestrator.engine.places.place import Start
 from orchestrator.sandbox.deadlines.removal import remove_all
 from orchestrator.sandbox.home import Home, known
-from orchestrator.sandbox.layout import CONTROL, HOME, STEP, check, place_of
+from orchestrator.sandbox.layout import CONTROL, HOME, STEP, Maker, check, place_of
 from orchestrator.sandbox.live import snapshots
 from orchestrator.sandbox.live.exposed import ExposedPorts
 from orchestrator.sandbox.live.files import Files
@@ -204,7 +204,7 @@ class Sandbox:
         about = _About(template=template, labels=labels, created_at=datetime.now(UTC))
         with ExitStack() as undo:
             found = undo.enter_context(shared_engine(engine))
-            egress = check(template, found)
+            maker = check(template, found)
             home = Home.create(
                 engine=found.name, seconds=ttl, owned=owned,
                 about=about.model_dump_json(),
@@ -212,12 +212,12 @@ class Sandbox:
             network = "none"
             with ExitStack() as failed:
                 failed.callback(home.remove)
-                if egress is not None:
-                    shared = SharedNetwork.of(found, egress)
+                if maker.egress is not None:
+                    shared = SharedNetwork.of(found, maker.egress)
                     undo.callback(shared.leave, home)
                     network = shared.join(home)
                 _write_end(home, ttl)
-                place = place_of(home, template, found, egress=egress, spare_pids=_OURS)
+                place = place_of(home, maker, spare_pids=_OURS)
                 command = ("sh", "-c", _KEEPER, f"{CONTROL}/{_ENDS}")
                 env = {"HOME": HOME, **template.env}
                 container = place.order(STEP, Start(command=command, env=env, network=network))
@@ -525,7 +525,7 @@ class Sandbox:
     def _watch(self) -> None:
         """Enforce the limits that the kernel does not, until the sandbox has ended."""
         template = self._about.template
-        place = place_of(self._home, template, self._engine)
+        place = place_of(self._home, Maker(template, self._engine))
 
         def use(*, most_files: int, seconds: float) -> DiskUse:
             return place.usage((STEP,), most_files=most_files, seconds=seconds)
