@@ -413,7 +413,7 @@ class LocalContainer:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, _SIGTERM)
 
-    def counted(self) -> Counters:
+    def read_counters(self) -> Counters:
         """Return no numbers: the kernel counts nothing for process groups."""
         return Counters(missing="processes are not counted")
 

@@ -280,7 +280,7 @@ class DockerContainer:
         """Measure what the container wrote to its root file system; None if it cannot."""
         return layer_use(self._client, self._id) if self.has_layer else None
 
-    def counted(self) -> Counters:
+    def read_counters(self) -> Counters:
         """Return what the kernel has counted for the container so far."""
         return self._meter.so_far()
 

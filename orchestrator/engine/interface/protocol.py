@@ -147,7 +147,7 @@ class Container(Protocol):
             EngineError: The engine does not answer.
         """
 
-    def counted(self) -> Counters:
+    def read_counters(self) -> Counters:
         """Return what the kernel has counted for the container so far.
 
         Raises:

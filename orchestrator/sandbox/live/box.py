@@ -354,7 +354,7 @@ class Sandbox:
             self._starting += 1
             overlaps = self._overlaps
         try:
-            before = self._container.counted()
+            before = self._container.read_counters()
             inner = self._engine.enter(
                 self._container.id, tuple(command), stdin=stdin, user=user,
                 env={**self._about.template.env, **(options.get("env") or {})},
@@ -385,7 +385,7 @@ class Sandbox:
             code: Its exit code; None if the container ended first.
             stopped: Why the command was stopped; None if it was not.
         """
-        after = self._container.counted()
+        after = self._container.read_counters()
         with self._lock:
             self._running -= 1
             alone = self._overlaps == overlaps
